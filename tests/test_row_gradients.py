@@ -23,6 +23,8 @@ from skbayes_sgmcmc.inspection import NoisePhaseDisplay
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 3)) * [1.0, 2.0, 0.5]
 LABELS = (X[:, 0] + rng.logistic(size=60) > 0.0).astype(int)
@@ -184,10 +186,14 @@ def test_weights_of_two_are_rows_that_come_twice():
 
 
 def test_estimators_without_noise_of_minibatches_or_of_their_own():
-    """With all rows alpha_t is 0; MCLMC injects no noise, and topics' gradients are estimates."""
+    """With all rows alpha_t is 0; MCLMC injects no noise, and topics' gradients are estimates.
+
+    Parts of streams are short, and would take much of their time to measure it.
+    """
     clf = BayesianLogisticRegression(random_state=0).fit(X, LABELS)
     assert not clf.sampling_threshold_["noise_ratio"].any()
     assert NoisePhaseDisplay.from_estimator(clf).injected.all()
+    assert clf.partial_fit(X, LABELS).sampling_threshold_ is None
     net = BayesianMLPRegressor((3,), sampler="mclmc", max_steps=50, n_draws=5, random_state=0)
     assert net.fit(X, Y).sampling_threshold_ is None
     with pytest.raises(ValueError, match="the noise of its gradients is not known"):

@@ -233,6 +233,13 @@ class Minibatches:
         found = Minibatches(self.data, size)
         return found.over(self._ranks) if size >= self._ranks.size else found
 
+    def smaller(self, size: int) -> Self:
+        """Minibatches of fewer rows as they are, drawn alike; this process has all of them."""
+        data = replace(self.data, augment=None)
+        found = self.whole()._with(data=data, size=size, factor=data.n_rows / size)
+        found.numbers = size * data.row_numbers
+        return found
+
     @property
     def divided(self) -> bool:
         """Whether other processes have other rows of every minibatch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.chain_random import ChainRandom
-from .._data.minibatch import Minibatches
 from .._limits import LIMITS
 from .._metric import State
 from ..models._linalg import largest_direction
@@ -22,7 +21,7 @@ from .target import Evaluator
 Array = NDArray[Any]
 
 #: fewest minibatches that the noise is measured by, however many parameters there are
-LEAST = 32
+LEAST = 16
 
 
 def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float) -> Array:
@@ -32,13 +31,13 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
     come from pairs of rows. The direction comes from one half of the pairs, and its variance from
     the other: the largest variance in the same half would grow with the number of parameters.
     """
-    target, n, n_rows = recipe.target, recipe.minibatches.size, recipe.minibatches.data.n_rows
-    if recipe.minibatches.full:
+    target, minibatches, n_parameters = recipe.target, recipe.minibatches, theta.shape[1]
+    n, n_rows = minibatches.size, minibatches.data.n_rows
+    if minibatches.full:
         return np.zeros(3)
-    pair, n_parameters = min(2, n_rows - 1), theta.shape[1]
+    pair = min(2, n_rows - 1)
     count = min(LIMITS.sampled_rows // 2, max(LEAST, LIMITS.cache_numbers // n_parameters))
-    data = replace(target.data, augment=None)
-    pairs = Minibatches(data, pair, odds=recipe.minibatches.odds)
+    pairs = minibatches.smaller(pair)
     rng = ChainRandom([np.random.SeedSequence(0)], str(theta.device))
     states = {name: tensor.repeat_interleave(count, 0) for name, tensor in state.items()}
     evaluator = Evaluator(target, pairs, rng, states, split=False)
@@ -48,21 +47,20 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
     with torch.no_grad():
         g = evaluator.gradient(target.from_theta(theta).repeat(count, 1))
         mean = g.mean(0)
-        away = (g - mean) * np.sqrt(pair / n * (n_rows - n) / (n_rows - pair))
-        moved = away
+        share = pair / n * (n_rows - n) / (n_rows - pair) * count / (count - 1.0)
+        away = moved = g.sub_(mean).mul_(math.sqrt(share))
         if recipe.sampler.uses_metric(target.model.metric):
             moved = target.model.metric(theta.repeat(count, 1)).times(away)
-    away, moved = (np.asarray(each.double().cpu()) for each in (away, moved))
-    square = np.square(np.asarray(mean.double().cpu())) + np.square(away).mean(0)
+    centre, rows = (np.asarray(each.double().cpu()) for each in (mean, away))
+    scaled = rows if moved is away else np.asarray(moved.double().cpu())
+    # by a preconditioner of the sampler's own, for the mean square that it will see
+    square = centre**2 + np.einsum("ij,ij->j", rows, rows) / count
     G = recipe.sampler.own_preconditioner(square, eta * target.model.prior_curvature() / target.n)
-    if G is not None:
-        moved = moved * G
-    half = slice(None, None, 2), slice(1, None, 2)
-    first, second = ((away[rows], moved[rows]) for rows in half)
-    along = largest_direction(lambda v: first[0].T @ (first[1] @ v), n_parameters)
-    worst = (second[0] @ along) @ (second[1] @ along) / len(second[0])
-    coordinates = (away * moved).mean(0)
-    return np.array([worst, coordinates.min(), coordinates.max()]) * count / (count - 1.0)
+    scaled = scaled if G is None else scaled * G
+    along = largest_direction(lambda v: rows[::2].T @ (scaled[::2] @ v), n_parameters)
+    worst = (rows[1::2] @ along) @ (scaled[1::2] @ along) / (count // 2)
+    coordinates = np.einsum("ij,ij->j", rows, scaled) / count
+    return np.array([worst, coordinates.min(), coordinates.max()])
 
 
 def alpha(

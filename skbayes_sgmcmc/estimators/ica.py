@@ -158,8 +158,8 @@ class BayesianICA(Unmixing):
         gradient noise to the injected noise in the worst direction; chains sample the posterior
         where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
         "injected_noise": variances, for
-        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None if the sampler injects no noise
-        of this kind.
+        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, and
+        if the sampler injects no noise of this kind.
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
         order of the components are aligned over draws and chains.

@@ -82,7 +82,7 @@ class NoisePhaseDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
-        """Plot the phases of a fitted estimator's last call of ``fit`` or ``partial_fit``.
+        """Plot the phases of a fit.
 
         With a preconditioner, the coordinates are those in which the injected noise is the same in
         all directions.
