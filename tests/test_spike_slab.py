@@ -491,10 +491,10 @@ def test_bad_parameters_are_named_with_a_remedy(parameters, words):
         SparseBayesianRegressor(n_draws=5, burn_in=5, **parameters).fit(X, y)
 
 
-def test_a_noise_is_refused_beside_sigma_and_the_prior_elsewhere():
+def test_other_noise_than_sigma_or_a_number_is_refused_and_the_prior_elsewhere():
     X, y = wide(n=20, p=10)
-    with pytest.raises(ValueError, match=r"noise=0\.1 .*noise='infer'.*SpikeSlab"):
-        BayesianModuleRegressor(Small, prior="spike_slab", noise=0.1).fit(X, y)
+    with pytest.raises(ValueError, match=r"noise='heteroscedastic' .*noise='infer'.*or a number"):
+        BayesianModuleRegressor(Small, prior="spike_slab", noise="heteroscedastic").fit(X, y)
     with pytest.raises(ValueError, match="prior=SpikeSlab"):
         BayesianMLPRegressor(prior=SpikeSlab()).fit(X, y)
 

@@ -12,7 +12,7 @@ from scipy.stats import gamma, kstest
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Minibatches
-from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian
+from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian, LatentGaussian
 from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA, log_gamma
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
@@ -305,3 +305,62 @@ def test_logarithms_of_gamma_variables(count):
     accepted = found[~np.isnan(found)]
     assert len(accepted) > 0.95 * len(found)
     assert kstest(np.exp(accepted), gamma(count).cdf).pvalue > 1e-3
+
+
+# a noise that is known ----------------------------------------------------------------------------
+
+
+@cases("compiled", [False, True])
+def test_with_a_known_noise_rows_do_not_know_sigma(compiled):
+    """Their gradient is that of the noise as sigma, to rounding; sigma has the published mode.
+
+    Without the noise, count sigma^2 = absolute sigma + squares, with p + nu + 2 counts.
+    """
+    if compiled:
+        pytest.importorskip("numba")
+    noise, model = 0.7, linear_model(False, compiled)
+    known = SparseNetworkModel(
+        MLP((7, 1), "relu"), Gaussian(1, np.array([noise])), Normal(), 1.0,
+        spike_slab=SpikeSlab(learn_sigma=True, adaptation="em"), sparse_blocks=("weight_1",),
+        compiled=compiled,
+    )  # fmt: skip
+    out, aux = rows_gradient(known, torch.float64, weighted=True, shared=False)
+    inferred, _ = rows_gradient(model, torch.float64, weighted=True, shared=False)
+    # the first chain has sigma = 0.5 there: slopes are residuals over its square
+    np.testing.assert_allclose((out - 1.0)[0] * noise**2, (inferred - 1.0)[0] * 0.5**2, rtol=1e-9)
+    assert not aux
+    theta = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 8)))
+    known, latent = known.bound(rows_of_zeros()), np.abs(theta.numpy()[:, :7])
+    state = known.init_state(theta)
+    known.after_step(theta, state, {}, 0, None, 1.0)
+    slab, prior = state["slab"].numpy(), known.spike_slab
+    b = ((1.0 - slab) * latent).sum(1) / prior.spike_scale
+    c = (slab * latent**2).sum(1) / prior.slab_variance + 0.1
+    a = 7 + 1.0 + 2.0
+    expected = (b + np.sqrt(b**2 + 4.0 * a * c)) / (2.0 * a)
+    np.testing.assert_allclose(state["sigma"][:, 0], expected, rtol=1e-9)
+
+
+def rows_of_zeros():
+    model = linear_model(False, False)
+    return model.make_data(np.eye(10, 7), np.zeros((10, 1)), None, torch.float64, "cpu")
+
+
+@pytest.mark.filterwarnings("ignore")  # of few draws
+@cases("standardize", [False, True])
+def test_a_known_noise_equals_a_sigma_that_is_not_learned(standardize):
+    """The same chains, to rounding; predictions have this noise in units of y."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((64, 3)), 3.0 * rng.standard_normal(64)
+    unit = y.std() if standardize else 1.0
+    settings = {"standardize": standardize, "step_size": 0.01, "n_draws": 20, "burn_in": 10,
+                "thinning": 1, "n_chains": 2, "compiled": False, "random_state": 0}  # fmt: skip
+    prior = SpikeSlab(sigma=0.5, learn_sigma=False)
+    as_sigma = SparseBayesianRegressor(prior=prior, **settings).fit(X, y)
+    known = SparseBayesianRegressor(prior=prior, noise=0.5 * unit, **settings).fit(X, y)
+    for name in ("weight_1", "rho_weight_1", "sigma"):
+        expected, found = as_sigma.posterior_[name], known.posterior_[name]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(*(m.predict(X, return_std=True)[1] for m in (as_sigma, known)))
+    with pytest.raises(ValueError, match="noise='heteroscedastic' is not allowed with a spike"):
+        known.set_params(noise="heteroscedastic").fit(X, y)

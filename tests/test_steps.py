@@ -168,6 +168,14 @@ MODELS = {
         batch_size=20,
         step_size=0.1,
     ),
+    "noise of rows": after(
+        BayesianLogisticRegression,
+        X,
+        LABELS,
+        sampler=SGHMC(gradient_variance="fisher"),
+        batch_size=20,
+        step_size=0.1,
+    ),
     "known noise": after(
         BayesianLogisticRegression, X, LABELS, sampler=SGHMC(gradient_variance=np.full(4, 0.1))
     ),

@@ -117,6 +117,8 @@ class Experiment:
     published : dict of (method, size) to float
         Errors in %.
     epochs : int
+    remarks : str
+        What the page ends with, if its runs are those of the plan.
     """
 
     name: str
@@ -129,8 +131,8 @@ class Experiment:
     plan: Any
     published: dict[tuple[str, Any], float]
     epochs: int
-    figure_size: Any = None
     y_limits: tuple[float, float] | None = None
+    remarks: str = ""
 
 
 def parse(experiment: Experiment, description: str | None) -> argparse.Namespace:
@@ -393,13 +395,16 @@ def write(experiment, args, data):
     _, burn_in, thinning, n_draws = lengths(args, len(X))
     header = ["method", "runs", "error, %", "NLL", "ECE", "published, %", "last draw, %",
               "minutes"]  # fmt: skip
-    tables, all_scores = [], {}
+    tables, all_scores, figures = [], {}, []
     for size in dict.fromkeys(size for part in experiment.plan for size in part[0]):
         scores, runs = collect(experiment, args, size)
         if scores:
             rows = make_rows(experiment, size, scores, runs)
             tables += [f"**{label(size)}**", markdown_table(header, rows)]
             all_scores[size] = scores
+        if any("curves" in run for of_method in runs.values() for run in of_method):
+            name = f"{experiment.name}_{label(size)}" if figures else experiment.name
+            figures.append(draw_figure(experiment, args, len(X), size, name))
     block = max(1, args.epochs // experiment_blocks(experiment))
     body = experiment.body.format(
         batch=BATCH, epochs=args.epochs, rows=f"{len(X):,}", burn_in=burn_in, thinning=thinning,
@@ -407,9 +412,9 @@ def write(experiment, args, data):
         table="\n\n".join(tables),
         verdict="" if args.quick else verdict(experiment, all_scores),
     )  # fmt: skip
-    figure = draw_figure(experiment, args, len(X))
+    body += "" if args.quick else experiment.remarks
     spread = "Seeds 0, 1, ...; ± is the standard deviation over runs."
-    write_results(args, experiment.name, experiment.title, body, [figure], spread=spread)
+    write_results(args, experiment.name, experiment.title, body, figures, spread=spread)
 
 
 def verdict(experiment, scores):
@@ -438,13 +443,12 @@ def verdict(experiment, scores):
     return "\n".join(lines)
 
 
-def draw_figure(experiment, args, n_rows):
+def draw_figure(experiment, args, n_rows, size, name):
     epoch, burn_in, thinning, n_draws = lengths(args, n_rows)
     epochs = (burn_in + thinning * np.arange(1, n_draws + 1)) / epoch
-    size = experiment.plan[0][0][0]
     figure, axes = new_figure(2, width=4.6, height=3.8)
-    for name, method in experiment.methods.items():
-        runs = load_runs(args, size, name)
+    for key, method in experiment.methods.items():
+        runs = load_runs(args, size, key)
         if method.line is None or not runs or "curves" not in runs[0]:
             continue
         for ax, curve in zip(axes, runs[0]["curves"], strict=True):
@@ -457,4 +461,4 @@ def draw_figure(experiment, args, n_rows):
     axes[0].set_ylabel("test error, %")
     axes[0].legend(frameon=False, fontsize=7)
     caption = f"Test error of the running average and of single draws, {label(size)}, seed 0."
-    return save_figure(args, figure, experiment.name, caption)
+    return save_figure(args, figure, name, caption)

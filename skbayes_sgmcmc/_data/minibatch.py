@@ -56,6 +56,19 @@ class Batch:
         fields = {name: changed(field) for name, field in self.fields.items()}
         return replace(self, fields=fields, weight=changed(self.weight))
 
+    def by_row(self) -> Batch:
+        """The same rows, each as the only row of a chain: the first chain's rows come first."""
+
+        def alone(part: Any) -> Any:
+            if isinstance(part, float):
+                return part
+            if not isinstance(part, Tensor):
+                return part.by_row()
+            return (part if self.shared else part.flatten(0, 1)).unsqueeze(1)
+
+        fields = {name: alone(field) for name, field in self.fields.items()}
+        return Batch(fields, alone(self.weight), False, 1)
+
 
 @dataclass
 class Data:
@@ -219,6 +232,13 @@ class Minibatches:
         """Minibatches of another size, divided alike unless there are fewer rows than processes."""
         found = Minibatches(self.data, size)
         return found.over(self._ranks) if size >= self._ranks.size else found
+
+    def smaller(self, size: int) -> Self:
+        """Minibatches of fewer rows as they are, drawn alike; this process has all of them."""
+        data = replace(self.data, augment=None)
+        found = self.whole()._with(data=data, size=size, factor=data.n_rows / size)
+        found.numbers = size * data.row_numbers
+        return found
 
     @property
     def divided(self) -> bool:

@@ -62,7 +62,7 @@ class Chains:
     draws : array of shape (n_chains, n_draws, n_kept)
         Array to fill with the draws (see ``_draws/storage.py``).
     alpha : callable or None, default=None
-        ``alpha(theta)`` returns alpha_t / eta, for :class:`MixingDistance`.
+        ``alpha(theta, state, eta)`` returns alpha_t, for :class:`MixingDistance`.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Chains:
         rng: ChainRandom,
         *,
         draws: Array,
-        alpha: Callable[[Tensor], float] | None = None,
+        alpha: Callable[[Tensor, State, float], float] | None = None,
     ):
         self.engine = engine
         self.target = engine.target
@@ -330,9 +330,10 @@ class Chains:
             if thinning.distance is not None:
                 cursor.distance = thinning.distance
             elif self.alpha is not None:
-                theta = self.target.to_theta(self.phi)[:1]
-                if self.alpha(theta) * etas[0] < thinning.noise_ratio:
-                    cursor.distance = float(etas[0])
+                state = {name: tensor[:1] for name, tensor in self.model_state.items()}
+                theta, eta = self.target.to_theta(self.phi[:1]), float(etas[0])
+                if self.alpha(theta, state, eta) < thinning.noise_ratio:
+                    cursor.distance = eta
         keep = np.zeros(len(steps), dtype=bool)
         if cursor.distance is None:
             return keep
@@ -419,6 +420,7 @@ class Chains:
             likelihood=self._evaluator.likelihood,
             potential=self.target.potential,
             value_and_gradient=self._evaluator.value_and_gradient,
+            variance=self._evaluator.variance,
             metric=model.metric,
             project=model.project,
             prior_curvature=model.prior_curvature() / self.target.n,

@@ -42,6 +42,12 @@ def check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             "gradients of the same rows, and those of this model are random estimates; give "
             f"sampler={type(sampler)()!r}."
         )
+    if sampler.compares_rows() and not model.sums_rows:
+        raise not_allowed(
+            f"sampler={sampler!r} is not allowed with {type(model).__name__}: it compares the "
+            "gradients of single rows, and those of this model are no sums of these; give "
+            "gradient_variance='estimate'."
+        )
     if model.n_parameters < sampler.least_parameters:
         raise not_allowed(
             f"sampler={type(sampler).__name__} is not allowed with {model.n_parameters} parameter: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +29,7 @@ from .progress import OnProgress, Report, mean_nll
 from .recipe import Recipe, tuning_of
 from .settings import Settings
 from .target import Target
-from .threshold import threshold_per_step
+from .threshold import alpha
 
 Array = NDArray[Any]
 
@@ -197,7 +196,7 @@ class Job:
             phi,
             rng,
             draws=self._allocate(),
-            alpha=self.alpha(),
+            alpha=partial(alpha, self.recipe, self.plan.first_temperature),
         )
         if self.previous is not None:
             # latent variables that are new, because of another prior or pruning, start afresh
@@ -260,17 +259,6 @@ class Job:
                 f"init of shape {init.shape} is not allowed: give an array that broadcasts to "
                 f"{shape}."
             ) from None
-
-    def alpha(self) -> Callable[[torch.Tensor], float]:
-        """alpha_t / eta of the sampling threshold, as a function of theta (1, parameters)."""
-        return partial(
-            threshold_per_step,
-            self.target,
-            self.recipe.sampler,
-            self.recipe.values.root,
-            batch_size=self.recipe.minibatches.size,
-            temperature=self.plan.first_temperature,
-        )
 
     def _fingerprint(self) -> str:
         plan = self.plan

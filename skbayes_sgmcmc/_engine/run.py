@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from .recipe import Recipe, explained_factorisations, plan_of, recipe_of, reques
 from .settings import Settings
 from .settled import fall_of_potential, settled
 from .target import Target
+from .threshold import threshold_trace
 
 Array = NDArray[Any]
 
@@ -49,22 +49,15 @@ class Run:
     plan: Plan
     #: names of the accelerators that the run used
     accelerators: tuple[str, ...]
-    #: ``alpha(theta)`` is alpha_t / eta of the sampling threshold at a position (1, n_parameters)
-    alpha: Callable[[torch.Tensor], float]
+    recipe: Recipe
 
     def fall_of_potential(self) -> float | None:
         """How far the potential falls over the draws, in its sds; None if that is usual."""
         return fall_of_potential(self.target, self.draws, self.plan.first_temperature)
 
-    def threshold_trace(self) -> dict[str, Array]:
-        """alpha_t at 50 steps: their eta times alpha_t / eta, which is the median of five draws."""
-        flat = self.draws.reshape(-1, self.draws.shape[2])
-        spaced = np.unique(np.linspace(0, len(flat) - 1, 5).astype(int))
-        theta = torch.from_numpy(flat[spaced]).to(self.target.like)
-        ratio = np.median([self.alpha(one[None]) for one in theta])
-        step = np.unique(np.geomspace(1, self.n_steps, 50).astype(int))
-        eta = self.plan.step_size.values(step - 1, self.plan.n_steps)
-        return {"step": step, "noise_ratio": ratio * eta}
+    def threshold_trace(self) -> dict[str, Array] | None:
+        """The noise of the gradients and of the sampler along the run; None if it is unknown."""
+        return threshold_trace(self.recipe, self.plan, self.state, self.step_size, self.n_steps)
 
 
 def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = None) -> Run:
@@ -217,7 +210,7 @@ def _combine(
         n_steps=plan.taken + max(result.n_steps for result in results),
         plan=plan,
         accelerators=job.accelerators,
-        alpha=job.alpha(),
+        recipe=job.recipe,
     )
 
 

@@ -290,7 +290,7 @@ class Evaluator:
         self.batch = Batch({}, 1.0, True, 0)  # set before every step
         self.aux: dict[str, Tensor] = {}
         self._scale = target.likelihood_scale(minibatches)
-        self._add_up = minibatches.add_up
+        self._minibatches, self._add_up = minibatches, minibatches.add_up
         #: the precision of gradients, and the coordinates in it
         self._dtype = minibatches.dtype or target.like.dtype
         self._coordinates = target.coordinates
@@ -338,6 +338,29 @@ class Evaluator:
         if self._likelihood is not None:
             g.add_(self._likelihood)
         return value, g if target.coordinates is None else target.coordinates.pull_back(g)
+
+    def variance(self, phi: Tensor) -> Tensor:
+        """Variance of g over minibatches, estimated from the gradients of the current one's rows.
+
+        Rows are drawn without replacement, so it is 0 if every step uses all of them.
+        """
+        coordinates, n, n_rows = self._coordinates, self._minibatches.size, self.target.data.n_rows
+        if self._minibatches.full:
+            return torch.zeros_like(phi)
+        if n == 1:
+            raise not_allowed(
+                "batch_size=1 is not allowed with gradient_variance='fisher': a single row does "
+                "not tell how rows differ; give at least 2, or gradient_variance='estimate'."
+            )
+        theta = phi if coordinates is None else coordinates.to_theta(phi)
+        rows = self.target.model.row_gradients(theta, self.batch, self.state, self.rng)
+        if coordinates is not None:
+            rows = coordinates.pull_back(rows.flatten(0, 1)).view_as(rows)
+        mean = rows.sum(1, keepdim=True).div_(n)
+        self._add_up(mean)
+        square = rows.sub_(mean).square_().sum(1)
+        self._add_up(square)
+        return square.mul_(self._scale**2 * n / (n - 1.0) * (1.0 - n / n_rows))
 
     def _buffer(self, like: Tensor) -> Tensor:
         if self._g is None or self._g.shape != like.shape:

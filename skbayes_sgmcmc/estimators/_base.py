@@ -150,6 +150,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self.batch_size_ = run.batch_size
         self.compiled_ = run.accelerators
         self.device_ = problem.device
+        self.sampling_threshold_ = run.threshold_trace() if call is None else None
         self._check_run(run)
         return part
 

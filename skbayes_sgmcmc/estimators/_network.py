@@ -356,17 +356,16 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     _y_bend: Array
 
     def _check_together(self, settings: Settings) -> None:
-        # the sigma of a spike-and-slab prior is the noise
         if self._sparsity.prior is not None and self.likelihood != "normal":
             raise not_allowed(
                 f"likelihood={self.likelihood!r} is not allowed with a spike-and-slab prior: give "
                 "likelihood='normal', or another prior."
             )
-        if self._sparsity.prior is not None and self.noise != "infer":
+        named = isinstance(self.noise, str) and self.noise != "infer"
+        if self._sparsity.prior is not None and named:
             raise not_allowed(
-                f"noise={self.noise!r} is not allowed with a spike-and-slab prior, whose sigma is "
-                "also the standard deviation of the noise: give noise='infer' and, for a fixed "
-                "sigma, prior=SpikeSlab(sigma=..., learn_sigma=False)."
+                f"noise={self.noise!r} is not allowed with a spike-and-slab prior: give "
+                "noise='infer', with which the prior's sigma is also the noise, or a number."
             )
         super()._check_together(settings)
 
@@ -390,7 +389,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     def _likelihood(self) -> Likelihood:
         from ..models.likelihoods import LatentGaussian, LinearAbove
 
-        if self._sparsity.prior is not None:
+        if self._sparsity.prior is not None and isinstance(self.noise, str):
             return LatentGaussian(self._n_targets)
         given = super()._likelihood()
         return LinearAbove(given, self._y_bend) if self._family.link == "log" else given

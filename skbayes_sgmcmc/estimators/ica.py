@@ -26,7 +26,6 @@ from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
-    from .._engine.streams import Part
     from ..models.ica import ICAModel
     from ..priors import Prior
     from ..samplers import Sampler
@@ -154,10 +153,13 @@ class BayesianICA(Unmixing):
     density_shapes_ : array of shape (n_components,)
         Shapes of the densities of the sources: 1 is logistic, 0 normal, and negative ones have
         lighter tails.
-    sampling_threshold_ : dict
-        "step": indices of up to 50 steps. "noise_ratio": alpha_t at these steps, the ratio of the
-        gradient noise to the injected noise in the worst direction (median over 5 draws, with the
-        step size of each step). The chains sample the posterior where alpha_t is far below 1.
+    sampling_threshold_ : dict or None
+        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
+        gradient noise to the injected noise in the worst direction; chains sample the posterior
+        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
+        "injected_noise": variances, for
+        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, and
+        if the sampler injects no noise of this kind.
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
         order of the components are aligned over draws and chains.
@@ -453,11 +455,6 @@ class BayesianICA(Unmixing):
 
     def _must_mix(self, task: Task) -> MustMix:
         return MustMix({"components": self.posterior_["components"]}, self._labels())
-
-    def _sample(self, *given: Any) -> Part:
-        part = super()._sample(*given)
-        self.sampling_threshold_ = part.run.threshold_trace()
-        return part
 
     def _set_attributes(self) -> None:
         posterior = self.posterior_

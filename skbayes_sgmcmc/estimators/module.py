@@ -185,6 +185,13 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         Number of rows in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
+    sampling_threshold_ : dict or None
+        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
+        gradient noise to the injected noise in the worst direction; chains sample the posterior
+        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
+        "injected_noise": variances, for
+        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
+        batch norms, and if the sampler injects no noise of this kind.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int

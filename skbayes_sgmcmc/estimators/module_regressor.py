@@ -64,8 +64,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         Distribution of the targets, as for :class:`BayesianMLPRegressor`, or a
         :class:`TorchLikelihood` of your own. A spike-and-slab prior allows only "normal".
     noise : "infer", "heteroscedastic" or float, default="infer"
-        Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. A spike-and-slab
-        prior allows only "infer".
+        Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. With a
+        spike-and-slab prior it is "infer" or a number, as for :class:`SparseBayesianRegressor`.
     prune : None, float or Pruning, default=None
         Pruning of the smallest weights during sampling: the final fraction of zeros, or a
         :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
@@ -183,6 +183,13 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         Number of rows in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
+    sampling_threshold_ : dict or None
+        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
+        gradient noise to the injected noise in the worst direction; chains sample the posterior
+        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
+        "injected_noise": variances, for
+        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
+        batch norms, and if the sampler injects no noise of this kind.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int

@@ -47,6 +47,10 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         Standard deviation of the normal prior on biases and on layers that are not sparse.
         "fan_in": as for :class:`BayesianMLPRegressor`.
+    noise : "infer" or float, default="infer"
+        Standard deviation of the noise. "infer": it is the prior's sigma. A number, in units of y,
+        is known, and sigma is the scale of the prior alone: it stays at its initial value, or is
+        adapted with ``SpikeSlab(learn_sigma=True)``.
     prune : None, float or Pruning, default=None
         Pruning of the smallest weights during sampling: the final fraction of zeros, or a
         :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
@@ -172,6 +176,13 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
         if none.
+    sampling_threshold_ : dict or None
+        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
+        gradient noise to the injected noise in the worst direction; chains sample the posterior
+        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
+        "injected_noise": variances, for
+        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
+        batch norms, and if the sampler injects no noise of this kind.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int
@@ -209,6 +220,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         activation: str = "relu",
         prior: SpikeSlab | Literal["spike_slab"] = "spike_slab",
         prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
+        noise: float | Literal["infer"] = "infer",
         prune: float | Pruning | None = None,
         threshold: float = 0.5,
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
@@ -241,6 +253,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         self.activation = activation
         self.prior = prior
         self.prior_scale = prior_scale
+        self.noise = noise
         self.prune = prune
         self.threshold = threshold
         self.categorical_features = categorical_features
@@ -269,14 +282,12 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    #: the noise is normal, and its sd is the sigma of the prior
+    #: the noise is normal
     likelihood = "normal"
-    noise = "infer"
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:
-        if self.standardize:
-            super()._fit_targets(y, weight)
-        else:
+        super()._fit_targets(y, weight)
+        if not self.standardize:
             self._y_center, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
 
     def _target_units(self) -> tuple[Any, Any]:

@@ -7,6 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._exceptions import not_allowed
+from .._pipelines import last_step
 from .._validation import check_int, check_real
 from ..diagnostics import noise_variances
 from ..schedules import as_schedule
@@ -21,7 +23,7 @@ class NoisePhaseDisplay(Display):
     is far above it in every coordinate, the chain samples its posterior (Welling & Teh 2011,
     figure 2 left).
 
-    Create a display with :meth:`from_covariance`.
+    Create a display with :meth:`from_estimator` or :meth:`from_covariance`.
 
     Parameters
     ----------
@@ -60,12 +62,56 @@ class NoisePhaseDisplay(Display):
     True
     >>> bool(display.largest[-1] < display.injected[-1])
     True
+
+    Of a fitted estimator:
+
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayes_sgmcmc import BayesianLogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = BayesianLogisticRegression(
+    ...     sampler="sgld", step_size=Polynomial(1.0, 0.01), batch_size=10, random_state=0)
+    >>> display = NoisePhaseDisplay.from_estimator(clf.fit(X, y))
+    >>> bool(display.largest[-1] < display.injected[-1])
+    True
     """
 
     steps: Array
     smallest: Array
     largest: Array
     injected: Array
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Plot the phases of a fit.
+
+        With a preconditioner, the coordinates are those in which the injected noise is the same in
+        all directions.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted estimator with ``sampling_threshold_``, or a pipeline or search that ends in one.
+        ax : Axes or None, default=None
+            Axes to draw on. None: a new figure.
+        **kwargs
+            Options of the curves, passed to :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        NoisePhaseDisplay
+        """
+        pyplot(f"{cls.__name__}.from_estimator")  # before any work
+        (last,) = last_step(estimator)
+        trace = getattr(last, "sampling_threshold_", None)
+        if trace is None:
+            raise not_allowed(
+                f"estimator={estimator!r} is not allowed: the noise of its gradients is not known; "
+                "give one with a sampler that injects noise, such as sampler='sgld'."
+            )
+        noise = trace["gradient_noise"]
+        return cls(trace["step"] - 1, noise[:, 0], noise[:, 1], trace["injected_noise"]).plot(
+            ax, **kwargs
+        )
 
     @classmethod
     def from_covariance(

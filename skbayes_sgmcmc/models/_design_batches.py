@@ -21,11 +21,26 @@ if TYPE_CHECKING:
     from ._design import StoredDesign
 
 
-class DenseBatch:
+class DesignBatch:
+    """Base class of the rows of a minibatch."""
+
+    def dense(self) -> Tensor:
+        """The rows as one matrix; if chains have their own rows, the first chain's come first."""
+        raise NotImplementedError
+
+    def by_row(self) -> DenseBatch:
+        """The same rows, each as the only row of a chain."""
+        return DenseBatch(self.dense().unsqueeze(1))
+
+
+class DenseBatch(DesignBatch):
     """Different rows for each chain: x is (chains, rows, columns)."""
 
     def __init__(self, x: Tensor):
         self.x = x
+
+    def dense(self) -> Tensor:
+        return self.x.flatten(0, 1)
 
     def logits(self, w: Tensor) -> Tensor:
         if w.ndim == 3:
@@ -42,7 +57,7 @@ class DenseBatch:
             out.unsqueeze(1).baddbmm_(r.unsqueeze(1), self.x, alpha=scale)
 
 
-class SharedDenseBatch:
+class SharedDenseBatch(DesignBatch):
     """Rows that all chains share, or rows of a single chain: x is (rows, columns)."""
 
     def __init__(self, x: Tensor, transposed: Tensor):
@@ -56,7 +71,6 @@ class SharedDenseBatch:
         return SharedDenseBatch(x, x.t())
 
     def dense(self) -> Tensor:
-        """The rows as one matrix."""
         return self.x
 
     def logits(self, w: Tensor) -> Tensor:
@@ -77,7 +91,7 @@ class SharedDenseBatch:
         out.add_(product.transpose(1, 2), alpha=scale)
 
 
-class StoredBatch:
+class StoredBatch(DesignBatch):
     """All rows of a stored design, which are read block by block in every product."""
 
     def __init__(self, design: StoredDesign):
@@ -99,7 +113,7 @@ class StoredBatch:
             yield rows, SharedDenseBatch(at, at.t())
 
 
-class SparseBatch:
+class SparseBatch(DesignBatch):
     """Sparse rows: how coefficients and residuals are laid out for products with them.
 
     All chains see the rows if ``shared``. Else each chain has its own part of the rows and its own
@@ -121,6 +135,11 @@ class SparseBatch:
     def _transposed_times(self, r: Tensor, n: int) -> Tensor:
         """The transposed product (n, m) with r (rows, m), for all n columns."""
         raise NotImplementedError
+
+    def dense(self) -> Tensor:
+        row, column, value = self.triplets()
+        x = value.new_zeros(self.n_rows, self.n_columns)
+        return x.index_put_((row, column % self.n_columns), value, accumulate=True)
 
     def logits(self, w: Tensor) -> Tensor:
         chains, outputs = w.shape[0], 1 if w.ndim == 2 else w.shape[2]
@@ -195,9 +214,6 @@ class CSRBatch(SparseBatch):
         row = torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))
         return row, torch.from_numpy(self.x.indices).long(), torch.from_numpy(self.x.data)
 
-    def dense(self) -> Tensor:
-        return torch.from_numpy(self.x.toarray())
-
     def _times(self, w: Tensor) -> Tensor:
         found: Tensor = Product.apply(w, self._factor)
         return found
@@ -227,11 +243,6 @@ class TripletBatch(SparseBatch):
 
     def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.row, self.column, self.value[:, 0]
-
-    def dense(self) -> Tensor:
-        x = self.value.new_zeros(self.n_rows, self.n_columns)
-        x[self.row, self.column] = self.value[:, 0]
-        return x
 
     def _times(self, w: Tensor) -> Tensor:
         terms = w.index_select(0, self.column).mul_(self.value)

@@ -72,15 +72,25 @@ def largest_eigenvalue(times: Callable[[Array], Array], size: int) -> float:
     The matrix must not have negative eigenvalues, but need not be symmetric: power iteration.
     Infinite if squares of a product overflow.
     """
+    return _powers(times, size)[0]
+
+
+def largest_direction(times: Callable[[Array], Array], size: int) -> Array:
+    """The direction of the eigenvalue that :func:`largest_eigenvalue` finds, of length 1."""
+    return _powers(times, size)[1]
+
+
+def _powers(times: Callable[[Array], Array], size: int) -> tuple[float, Array]:
     vector: Array = np.random.default_rng(0).standard_normal(size)
     length = float(np.linalg.norm(vector))
     with np.errstate(all="ignore"):
         for _ in range(40):
-            vector = times(vector / length)
+            unit = vector / length
+            vector = times(unit)
             length = float(np.linalg.norm(vector))
             if not 0.0 < length < math.inf:
-                return 0.0 if length == 0.0 else math.inf
-    return length
+                return (0.0 if length == 0.0 else math.inf), unit
+    return length, vector / length
 
 
 def largest_of_symmetric(times: Callable[[Array], Array], size: int, n_steps: int) -> float:

@@ -15,9 +15,9 @@ to support                                  define
 latent variables                            ``init_state``, ``after_step``, ``recorded``
 RSGLD                                       ``metric``; on a restricted domain, ``project`` too
 control variates                            ``anchor``, and ``find_map`` of a ``CurvedModel``
-sampling thresholds, mixing distances       ``scores``, if autograd is too slow
 pSGLD with parameters that no row informs   ``prior_curvature``, or ``prior_rates``
 densities given latent variables            ``prior_potential``
+``batch_size="auto"`` of a metric           ``scores``, if chains with a row each are too slow
 draws that hold more than theta             ``unpack``, ``derive``
 estimators                                  ``make_data(x, y, weight, dtype, device)``, which makes
                                             :class:`Data` from checked rows
@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -141,6 +141,8 @@ class Model:
     kernels: Sequence[str] = ()
     #: whether the model calls ``rng.gamma``, which the compiled generator does not have
     needs_gamma: bool = False
+    #: whether gradients are sums of those of single rows, which are then known
+    sums_rows: bool = True
     #: whether a run may end as soon as its draws are settled, as ``log_lik`` tells: if nothing of
     #: the model depends on how long the run is
     ends_early: bool = False
@@ -296,12 +298,22 @@ class Model:
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         """grad log p(row | theta) of every row at one position, shape (rows, n_parameters)."""
+        state = self.init_state(theta)
+        self.anneal(state, 0.0, 1.0)
+        same = replace(batch, weight=1.0)
+        return -self.row_gradients(theta, same, state, ChainRandom([]))[0]
 
-        def total(one: Tensor) -> Tensor:
-            return self.log_lik(one, batch)[0]
+    def row_gradients(self, theta: Tensor, batch: Batch, state: State, rng: ChainRandom) -> Tensor:
+        """weight * grad(-log p(row | theta)) of every row, (chains, rows, n_parameters).
 
-        jacobian = torch.autograd.functional.jacobian(total, theta, vectorize=True)
-        return jacobian[:, 0]
+        They are :meth:`likelihood_gradient` of as many chains as there are rows. Rows that chains
+        share are for a single chain.
+        """
+        each = theta.repeat_interleave(batch.size, 0)
+        states = {name: t.repeat_interleave(batch.size, 0) for name, t in state.items()}
+        out = torch.zeros_like(each)
+        self.likelihood_gradient(each, batch.by_row(), states, rng, out=out, scale=1.0)
+        return out.view(len(theta), batch.size, -1)
 
     def prior_potential(self, theta: Tensor, state: State) -> Tensor:
         """-log p(theta) given the latent variables in ``state``, up to a constant, shape (chains,).
@@ -432,6 +444,8 @@ class DensityModel(Model):
         (chains, n_parameters), which may be noisy; ``rng`` is a ``ChainRandom``. None computes the
         gradient of ``log_density`` by autograd.
     """
+
+    sums_rows = False
 
     def __init__(
         self,

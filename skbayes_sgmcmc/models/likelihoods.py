@@ -189,6 +189,11 @@ class Gaussian(Likelihood):
         self._log_noise = None if noise is None else Constant(np.log(noise))
         self.shapes = {} if noise is not None else {"log_noise": (n_outputs,)}
 
+    def noise_of_targets(self, y: Array, weight: Array) -> float:
+        """The known standard deviation; the root mean square of several."""
+        assert self.noise is not None
+        return float(np.sqrt(np.mean(np.square(self.noise))))
+
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the standard deviations, (chains or 1, 1, k)."""
         if self._log_noise is not None:

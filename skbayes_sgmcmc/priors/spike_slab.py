@@ -53,13 +53,15 @@ class SpikeSlab(BaseEstimator):
     learn_inclusion : bool, default=True
         Whether delta is adapted, separately for each sparse layer.
     sigma : float, default=1.0
-        Initial value of sigma. In regression, sigma is also the standard deviation of the noise.
+        Initial value of sigma. In regression, sigma is also the standard deviation of the noise,
+        unless that is given as ``noise``.
     sigma_prior : tuple of float, default=(1.0, 0.1)
         Parameters (nu, lambda) of the inverse gamma prior of sigma^2. lambda is a guess of sigma^2
         that counts as nu observations.
     learn_sigma : bool or "auto", default="auto"
-        Whether sigma is adapted. "auto" adapts it in regression only. In classification, sigma can
-        diverge once the spike is wide enough to hold every coefficient.
+        Whether sigma is adapted. "auto" adapts it if it is the noise of a regression. If it is the
+        scale of the prior alone, it can diverge once the spike is wide enough to hold every
+        coefficient.
     adaptation : {"auto", "sa", "em", "gibbs"} or None, default="auto"
         How the latent variables (the probabilities rho of the slabs, sigma and delta) are updated
         at every step.

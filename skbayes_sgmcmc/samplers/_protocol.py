@@ -38,6 +38,10 @@ def _nothing() -> Tensor:
     return torch.empty(0)
 
 
+def _no_variance(theta: Tensor) -> Tensor:
+    raise NotImplementedError("this step has no gradients of single rows")
+
+
 def _no_potential(theta: Tensor) -> tuple[Tensor, Tensor]:
     raise NotImplementedError("this step has no potential of the minibatch")
 
@@ -82,6 +86,9 @@ class Step:
     value_and_gradient : callable
         ``value_and_gradient(theta)`` returns the mean potential u of the minibatch, of shape
         (chains,) in float64, and g.
+    variance : callable
+        ``variance(theta)`` returns the variance of g over minibatches in every coordinate, of shape
+        (chains, parameters), estimated from the gradients of this minibatch's rows.
     tuning : bool
         Whether the sampler may change its own step size: in the burn-in, with "auto".
     guessed : bool
@@ -113,6 +120,7 @@ class Step:
     metric: Callable[[Tensor], Metric] | None = None
     project: Callable[[Tensor], Any] | None = None
     value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]] = _no_potential
+    variance: Callable[[Tensor], Tensor] = _no_variance
     eta: float = 0.0
     noise: float = 0.0
     temperature: float = 1.0
@@ -160,6 +168,8 @@ class Sampler(BaseEstimator):
     cools = True
     #: whether the sampler needs the potential of the minibatch along with the gradient
     needs_potential = False
+    #: whether steps add noise like SGLD's, of the variance 2 eta T / N times ``injected``
+    injects = True
     #: whether the sampler finds its step size in the burn-in, whatever the model
     finds_step = False
     #: c, if a step is like a leapfrog step of the squared length c eta, with the energy error of
@@ -180,6 +190,10 @@ class Sampler(BaseEstimator):
 
     def compares_gradients(self) -> bool:
         """Whether a step compares gradients of the same rows, which must then not be random."""
+        return False
+
+    def compares_rows(self) -> bool:
+        """Whether a step compares the gradients of the rows of its minibatch."""
         return False
 
     def init_state(self, theta: Tensor, step: Step) -> State:

@@ -33,6 +33,7 @@ class Gibbs(Sampler):
 
     full_data = True
     needs_conditionals = True
+    injects = False
 
     def init_state(self, theta: Tensor, step: Step) -> State:
         assert step.conditionals is not None

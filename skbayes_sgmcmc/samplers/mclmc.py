@@ -77,6 +77,7 @@ class MCLMC(Sampler):
     cools = False
     needs_potential = True
     finds_step = True
+    injects = False
     least_parameters = 2
 
     def __init__(

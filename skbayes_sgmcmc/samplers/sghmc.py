@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from torch import Tensor
 
-from .._validation import check_numbers, check_real
+from .._validation import check_choice, check_numbers, check_real
 from ._momentum import MomentumSampler
 from ._protocol import Sampler, State, Step
 
-#: weight of the newest difference of gradients in the estimate of their variance
+#: how the variance of gradients can be estimated
+ESTIMATES = ("estimate", "fisher")
+#: weight of the newest step in the estimate of this variance
 MEMORY = 0.01
 #: friction for many parameters. With 456 draws of 37,000 coefficients, the largest R-hat of 2,000
 #: that the rows say nothing of is 1.008, and 1.020 with the friction 0.1, after as many steps
@@ -38,13 +40,17 @@ class SGHMC(MomentumSampler):
         for a linear model, that of a usual one: shorter ones have less.
     diffusion : float or None, default=None
         D of Li et al. (2016). If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
-    gradient_variance : float, array of shape (n_parameters,), "estimate" or None, default=None
-        Variance Var(g) of the minibatch gradient in each coordinate. The alpha of the injected
-        noise is reduced by beta_hat = eta N Var(g) / (2T), but not below 0. None means 0.
-        "estimate": half the mean square of the difference of two successive gradients, over the
-        last 100 steps. The move between them adds a share of eta^2 h^2 / 4 to beta_hat, where h is
-        the curvature of u. (The paper's empirical Fisher information of a minibatch needs the
-        gradients of its rows.)
+    gradient_variance : float, array, "estimate", "fisher" or None, default=None
+        Variance Var(g) of the minibatch gradient: one number, or an array of shape (n_parameters,).
+        The alpha of the injected noise is reduced by beta_hat = eta N Var(g) / (2T), but not below
+        0. None means 0. Both estimates are averages over the last 100 steps:
+
+        * "fisher": the variance of the gradients of the minibatch's rows over their number, which
+          is the diagonal of the paper's empirical Fisher information. It needs at least two rows in
+          a minibatch, and the memory and time of as many gradients as there are rows.
+        * "estimate": half the square of the difference of two successive gradients. It costs
+          nothing, but the move between them adds a share of eta^2 h^2 / 4 to beta_hat, where h is
+          the curvature of u.
 
     References
     ----------
@@ -62,7 +68,7 @@ class SGHMC(MomentumSampler):
         self,
         friction: float = 0.1,
         diffusion: float | None = None,
-        gradient_variance: ArrayLike | Literal["estimate"] | None = None,
+        gradient_variance: ArrayLike | Literal["estimate", "fisher"] | None = None,
     ):
         self.friction = friction
         self.diffusion = diffusion
@@ -70,29 +76,32 @@ class SGHMC(MomentumSampler):
 
     def check(self, name: str) -> None:
         super().check(name)
-        if self.gradient_variance is not None and not self._estimates:
-            check_numbers(
-                f"{name}.gradient_variance", self.gradient_variance, "None, 'estimate' or an array"
-            )
-            smallest = torch.as_tensor(self.gradient_variance).min().item()
-            check_real(f"{name}.gradient_variance", smallest, low=0.0, closed="left")
+        name, given = f"{name}.gradient_variance", self.gradient_variance
+        if isinstance(given, str):
+            check_choice(name, given, ESTIMATES)
+        elif given is not None:
+            check_numbers(name, given, "None, 'estimate', 'fisher' or an array")
+            smallest = torch.as_tensor(given).min().item()
+            check_real(name, smallest, low=0.0, closed="left")
 
-    @property
-    def _estimates(self) -> bool:
-        return isinstance(self.gradient_variance, str) and self.gradient_variance == "estimate"
+    def compares_rows(self) -> bool:
+        return isinstance(self.gradient_variance, str) and self.gradient_variance == "fisher"
 
     def prepare(self, theta: Tensor, state: State, step: Step) -> None:
         super().prepare(theta, state, step)
-        if self._estimates and "variance" not in state:
-            g = step.gradient(theta)
-            state |= {"g_before": g.clone(), "variance": torch.zeros_like(g)}
+        if isinstance(self.gradient_variance, str) and "variance" not in state:
+            state["variance"] = torch.zeros_like(theta)
+            if not self.compares_rows():
+                state["g_before"] = step.gradient(theta).clone()
 
     def gradient(self, theta: Tensor, state: State, step: Step) -> Tensor:
         g = super().gradient(theta, state, step)
-        if "variance" in state:
+        if "g_before" in state:
             away = g - state["g_before"]
             state["variance"].lerp_(away.square_().mul_(0.5), MEMORY)
             state["g_before"].copy_(g)
+        elif "variance" in state:
+            state["variance"].lerp_(step.variance(theta), MEMORY)
         return g
 
     def for_many_parameters(self) -> Sampler:
@@ -108,7 +117,8 @@ class SGHMC(MomentumSampler):
         alpha = self.friction_of(step)
         if self.gradient_variance is None or step.temperature == 0.0:
             return alpha
-        variance = state["variance"] if self._estimates else torch.as_tensor(self.gradient_variance)
+        given = self.gradient_variance
+        variance = state["variance"] if isinstance(given, str) else torch.as_tensor(given)
         variance = variance.to(state["v"])
         if "scale" in state:
             variance = variance * state["scale"] ** 2

@@ -89,6 +89,7 @@ class NetworkModel(Model):
         self.single_precision = network.single_precision or low
         self.augment = augment
         self.counts_products = network.counts_products
+        self.sums_rows = not network.buffers  # batch norms mix the rows
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(network.sizes)
         self.rates = prior.rates(self._scales(prior_scale, output_gain))

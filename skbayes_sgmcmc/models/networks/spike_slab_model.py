@@ -142,7 +142,8 @@ class SparseNetworkModel(PrunedNetworkModel):
         """Whether compiled code computes the gradient of the rows, which needs one linear f."""
         network = self.network
         plain = self._passes is network  # neither in bfloat16 nor one chain after another
-        if not (self.latents.compiled and network.linear and plain):
+        known = self.likelihood.latent_noise or isinstance(network, ReferenceClass)
+        if not (self.latents.compiled and network.linear and plain and known):
             return False
         (features,) = network.fan_in.values()
         return bool(self.n_network == features + 1)  # one output
