@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,10 +32,11 @@ from .._limits import LIMITS
 from .._validation import is_auto
 from ._auto import AUTO
 from ._gradient_noise import largest_second_moment, noise_in_tail
-from ._linalg import inverse_root, is_sparse, largest_of_symmetric, pairs_of_symmetric
+from ._linalg import inverse_root
 from ._protocol import Anchor, Model
 from ._tuning import STEP_REMEDY, AutoValues, Request, Tuning, preconditions
 from ._walls import step_at_walls
+from ._whitening import Whitened, between, root_of
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
@@ -223,7 +223,10 @@ class WhitenedGaussian(Tuning):
         if fitted is None:
             center, root = self.coordinates(data, request, preconditioner)
         else:
-            center, root = fitted.mean, self._root(fitted.precision / data.total, data)
+            center, root = (
+                fitted.mean,
+                root_of(fitted.precision / data.total, self.model.linked(data)),
+            )
         init, gradient = request.settings.init, request.settings.gradient
         if is_auto(init):
             init = "map" if root is None else "gaussian"
@@ -235,22 +238,6 @@ class WhitenedGaussian(Tuning):
         values.anchor = None if fitted is None else fitted.anchor
         self.set_step(values, data, request)
         return values
-
-    def _root(self, precision: Array, data: Data) -> Array:
-        """A root of the preconditioner, and a sparse one if that is nearly as good.
-
-        Learned scales link all their coefficients, but hardly. Where groups come first, rows link
-        each to itself and to the features alone.
-        """
-        linked = self.model.linked(data)
-        if linked is not None:
-            with suppress(
-                np.linalg.LinAlgError
-            ):  # some links alone may leave no positive curvature
-                root = inverse_root(np.where(linked, precision, 0.0))
-                if is_sparse(root) and _whitens(root, precision):
-                    return root
-        return inverse_root(precision)
 
     def summarises(self, request: Request) -> bool:
         given = request.settings.preconditioner
@@ -295,8 +282,8 @@ class WhitenedGaussian(Tuning):
             # with a Laplace prior, an eta of 0.5 gave intervals with 91% coverage instead of 89%
             eta, stiff = 0.5 * eta, 0.5 * stiff
         if root is not None and root.ndim == 2:
-            typical = self._typical_curvature(part or data, center, root, request.temperature)
-            eta, T = min(eta, stiff / typical), request.temperature
+            T = request.temperature
+            eta = min(eta, stiff / Whitened(model, part or data, root).typical(center, T))
             if T > 0.0:
                 spread = root * math.sqrt(T / data.total)
                 known = values.rows(data)
@@ -305,57 +292,13 @@ class WhitenedGaussian(Tuning):
         else:
             root = np.ones(model.n_parameters) if root is None else root
             if values.root is not None and values.few is None and self._takes_few(data, request):
-                values.root = root = self._between(root, center, data)
-                values.few = self._few(data, center, root)
-            largest = self.largest_curvature(data, center, root, values.few)
+                if data.n_rows < len(root):
+                    root = between(root, model.prior_hessian(center) / data.total)
+                values.root = root
+                values.few = Whitened(model, data, root).few_directions(center)
+            largest = Whitened(model, data, root, values.few).largest(center)
             values.step_size = min(eta, stiff / (AUTO.curvature * largest))
         values.spacing = sampler.spacing(values.step_size)
-
-    def _typical_curvature(
-        self, data: Data, center: Array, root: Array, temperature: float
-    ) -> float:
-        """Median of the largest eigenvalue of root' H/N root, over draws of the approximation.
-
-        It is 1 for a Gaussian posterior. If the curvature varies strongly between positions, as
-        with separable classes under a wide prior, the whitened posterior has a larger curvature at
-        most of its draws.
-        """
-        rng = np.random.default_rng(0)
-        found = []
-        for _ in range(5):
-            away = root @ rng.standard_normal(len(root)) * math.sqrt(temperature / data.total)
-            found.append(self.largest_curvature(data, center + away, root, n_steps=8))
-        return float(np.median(found))
-
-    def largest_curvature(
-        self,
-        data: Data,
-        theta: Array,
-        root: Array,
-        few: tuple[Array, Array] | None = None,
-        n_steps: int = 30,
-    ) -> float:
-        """Largest eigenvalue of the curvature in whitened coordinates, at ``theta``."""
-        times = self._curvature_times(data, theta, root, few)
-        # the iteration approaches the eigenvalue from below
-        return 1.05 * largest_of_symmetric(times, len(root), n_steps)
-
-    def _curvature_times(
-        self, data: Data, theta: Array, root: Array, few: tuple[Array, Array] | None
-    ) -> Callable[[Array], Array]:
-        """The product of root' H/N root at ``theta`` with a vector."""
-        model, matrix = self.model, root.ndim == 2
-
-        def changed(vector: Array) -> Array:
-            return vector if few is None else vector - few[0] @ (few[1] * (vector @ few[0]))
-
-        def times(vector: Array) -> Array:
-            moved = root @ vector if matrix else root * changed(vector)
-            image = model.hessian_times(theta, moved, data)
-            image = (image + model.prior_hessian_times(theta, moved)) / data.total
-            return np.asarray(root.T @ image if matrix else changed(root * image))
-
-        return times
 
     def _takes_few(self, data: Data, request: Request) -> bool:
         """Whether directions are changed: not if noise of minibatches would grow along them."""
@@ -363,34 +306,6 @@ class WhitenedGaussian(Tuning):
         whole = self.fits_whole(data) if is_auto(given) else given >= data.n_rows
         whole = whole or sampler.full_data or sampler.needs_potential
         return whole and is_auto(request.settings.preconditioner)
-
-    def _between(self, root: Array, center: Array, data: Data) -> Array:
-        """A diagonal root between that of the posterior and the prior's, if rows are few.
-
-        Directions that the rows say nothing of have the prior's curvature, and others that of rows.
-        With the geometric mean, both are off by the same factor. Of six text-like and dense tables,
-        the ratio of the largest to the smallest curvature left was at most 14, and 30 with either.
-        """
-        if data.n_rows >= len(root):
-            return root
-        prior = self.model.prior_hessian(center) / data.total
-        known = prior > 0.0
-        between = np.sqrt(root / np.sqrt(np.where(known, prior, 1.0)))
-        return np.where(known, between, root)
-
-    def _few(self, data: Data, center: Array, root: Array) -> tuple[Array, Array] | None:
-        """V and c such that diag(root) (1 - V diag(c) V') whitens what diag(root) leaves.
-
-        The directions V have a curvature that is far from one: large ones would shorten the steps
-        of all, and small ones be forgotten late.
-        """
-        times = self._curvature_times(data, center, root, None)
-        n_steps = min(AUTO.few_directions, max(8, AUTO.few_numbers // len(root)))
-        values, vectors = pairs_of_symmetric(times, len(root), n_steps)
-        away = (values > AUTO.curvature) | ((values > 0.0) & (values < 1.0 / AUTO.curvature))
-        if not away.any():
-            return None
-        return vectors[:, away], 1.0 - values[away] ** -0.5
 
     # samplers that precondition by themselves -----------------------------------------------------
 
@@ -424,7 +339,7 @@ class WhitenedGaussian(Tuning):
             )
         smallest, root = None, np.sqrt(G)
         if precision is None:
-            largest = self.largest_curvature(data, center, root)
+            largest = Whitened(model, data, root).largest(center)
         else:
             left = np.linalg.eigvalsh(root[:, None] * precision * root / data.total)
             smallest, largest = max(float(left[0]), np.finfo(float).tiny), float(left[-1])
@@ -550,15 +465,6 @@ class WhitenedGaussian(Tuning):
             spacing *= self.model.tails
         thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
-
-
-def _whitens(root: Array, precision: Array) -> bool:
-    """Whether a root leaves curvatures that are near one in all directions."""
-    times = lambda vector: root.T @ (precision @ (root @ vector))  # noqa: E731
-    values, _ = pairs_of_symmetric(times, len(root), AUTO.few_directions)
-    return bool(
-        len(values) and values.min() * AUTO.curvature >= 1.0 and values.max() <= AUTO.curvature
-    )
 
 
 def plain_size(n_rows: int) -> int:
