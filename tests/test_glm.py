@@ -436,6 +436,26 @@ def test_targets_that_leave_the_intercept_without_a_bound(name, y):
         reg.fit(X, np.full(10, y))
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "names", "powers"),
+    [("normal", ["noise"], [1.0]), ("student_t", ["noise", "df"], [1.0, 0.0])],
+)
+def test_summaries_show_parameters_in_the_units_of_the_targets(likelihood, names, powers):
+    """Targets in other units change the noise alike, and the degrees of freedom not at all."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, 1))
+    y = x[:, 0] + 0.5 * rng.standard_normal(60)
+    tables = []
+    for unit in (1.0, 1000.0):
+        reg = BayesianGLMRegressor(likelihood=likelihood, n_draws=50, n_chains=2, random_state=0)
+        tables.append(reg.fit(x, unit * y).summary())
+    for name, power in zip(names, powers, strict=True):
+        at = tables[0]["name"].index(name)
+        assert tables[1]["mean"][at] == pytest.approx(1000.0**power * tables[0]["mean"][at])
+    noise = tables[0]["mean"][tables[0]["name"].index("noise")]
+    assert 0.3 < noise < 0.7  # one standard error of the sd of 60 errors is .05
+
+
 @tiny_fits
 def test_trials_are_a_column():
     """y successes of n have the likelihood of n rows with one trial each, hence the posterior."""

@@ -462,7 +462,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         from ..diagnostics import summary
 
         check_is_fitted(self, "posterior_")
-        return summary(self.posterior_, labels=self._labels(), coverage=coverage)
+        return summary(self._in_units(), labels=self._labels(), coverage=coverage)
+
+    def _in_units(self) -> PosteriorSamples:
+        """The draws in the units in which summaries show them."""
+        return self.posterior_
 
     def _labels(self) -> dict[str, list[str]]:
         """Names of the flattened coordinates of each block of draws."""

@@ -164,7 +164,7 @@ class LinearEstimator(SGMCMCEstimator):
 
         check_is_fitted(self, "posterior_")
         check_choice("exponentiate", exponentiate, (True, False))
-        posterior = self.posterior_
+        posterior = self._in_units()
         if exponentiate:
             with np.errstate(over="ignore"):
                 ratios = {name: np.exp(posterior[name]) for name in self._ratio_blocks()}
@@ -178,7 +178,8 @@ class LinearEstimator(SGMCMCEstimator):
     # names of draws -------------------------------------------------------------------------------
 
     def _must_mix(self, task: Task) -> MustMix:
-        draws = {name: self.posterior_[name] for name in self.posterior_.draws}
+        posterior = self._in_units()
+        draws = {name: posterior[name] for name in posterior.draws}
         if not self.fit_intercept:  # it is zero
             draws.pop("intercept", None)
         return MustMix(draws, self._labels(), remedies=SCALE_REMEDY)

@@ -13,6 +13,7 @@ from sklearn.utils import Bunch, get_tags
 from .._conversion import explained_conversion
 from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
+from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import not_allowed
 from .._sklearn import RegressorMixin
 from .._table_columns import not_finite
@@ -484,6 +485,25 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
                 f"shape {(n_rows, *self._y_shape)}."
             )
         return y.reshape(n_rows, -1)
+
+    def _natural(self) -> dict[str, Any]:
+        """What the likelihood's own draws, by name, are in the units of users."""
+        names = self.posterior_.draws
+        return {name: each for name, each in self._likelihood().natural.items() if name in names}
+
+    def _in_units(self) -> PosteriorSamples:
+        posterior, natural = super()._in_units(), self._natural()
+        if not natural:
+            return posterior
+        draws = {}
+        for name, values in posterior.draws.items():
+            known, of = natural.get(name, (name, None))
+            draws[known] = values if of is None else of(posterior[name], self._y_scale)
+        return PosteriorSamples(draws, posterior.weights)
+
+    def _labels(self) -> dict[str, list[str]]:
+        one = self._natural().values() if self._n_targets == 1 else ()
+        return super()._labels() | {name: [name] for name, _ in one}
 
     def _shaped(self, values: Array) -> Array:
         return values if len(self._y_shape) else values[:, 0]

@@ -194,7 +194,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         n_draws), in units of y. With learned scales also "scale". Groups have their effects
         "effect_<column>" of shape (n_chains, n_draws, n_groups) and the prior sd of these
         "sd_<column>", and "effect_<column>_<feature>" and "sd_<column>_<feature>" if they have
-        slopes. Parameters of the likelihood:
+        slopes. Parameters of the likelihood, which ``summary`` shows in natural units:
         "log_noise", log(noise / (0.3 sd(y))); "log_df", log((df - 2) / 8); "log_dispersion",
         log(dispersion / 0.3). The variance of y is mean + dispersion * mean^2 of negative binomial
         targets, and dispersion * mean^2 of gamma targets. Zeros by force have the probability

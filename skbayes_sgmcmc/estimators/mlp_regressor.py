@@ -167,7 +167,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     ----------
     posterior_ : PosteriorSamples
         Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on, for
-        standardised inputs and targets. Inferred noise is "log_noise", log(sigma / 0.3 sd(y)).
+        standardised inputs and targets. Inferred noise is "log_noise", log(sigma / 0.3 sd(y)), and
+        ``summary`` shows sigma.
         ``likelihood="student_t"`` adds "log_df", log((df - 2) / 8) of the degrees of freedom df,
         and "negative_binomial" adds "log_dispersion", log(alpha / 0.3), where the variance of a
         count is mu + alpha mu^2. Other likelihoods have the parameters that they have in

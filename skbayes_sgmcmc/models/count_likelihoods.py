@@ -13,7 +13,7 @@ from torch import Tensor
 from .._exceptions import not_allowed
 from . import predictive
 from ._constants import Constant
-from .likelihoods import Likelihood
+from .likelihoods import Likelihood, Natural
 
 Array = NDArray[Any]
 
@@ -45,6 +45,11 @@ class Dispersed(LogMean):
     def __init__(self, typical: Array):
         super().__init__(typical)
         self.shapes = {"log_dispersion": (self.n_outputs,)}
+
+    @property
+    def natural(self) -> dict[str, Natural]:
+        values = lambda g, unit: TYPICAL_DISPERSION * np.exp(g)  # noqa: E731
+        return {"log_dispersion": ("dispersion", values)}
 
     def dispersion(self, own: Tensor) -> Tensor:
         """Dispersions alpha, (chains, 1, k)."""

@@ -7,6 +7,7 @@ Each likelihood returns the distribution of new targets as a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -37,6 +38,10 @@ FARTHEST = 0.4
 #: inferred degrees of freedom exceed the first number, so that predictions have a variance; the
 #: second is the median of the excess
 LEAST_DF, TYPICAL_DF = 2.0, 8.0
+
+
+#: a name, and a function of draws and of the unit of the outputs that returns its values
+Natural = tuple[str, Callable[[Array, Array], Array]]
 
 
 class Likelihood:
@@ -135,6 +140,11 @@ class Likelihood:
         """Names of the draws of the likelihood's own parameters."""
         return tuple(self.shapes)
 
+    @property
+    def natural(self) -> dict[str, Natural]:
+        """For names of own draws, what summaries show instead."""
+        return {}
+
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         """Distributions of new targets given outputs f (draws, rows, k), with tensors."""
         raise NotImplementedError
@@ -193,6 +203,10 @@ class Gaussian(Likelihood):
         """The known standard deviation; the root mean square of several."""
         assert self.noise is not None
         return float(np.sqrt(np.mean(np.square(self.noise))))
+
+    @property
+    def natural(self) -> dict[str, Natural]:
+        return {"log_noise": ("noise", lambda g, unit: TYPICAL_NOISE * np.exp(g) * unit)}
 
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the standard deviations, (chains or 1, 1, k)."""
@@ -316,6 +330,10 @@ class LinearAbove(Likelihood):
         self.given, self.n_outputs, self.shapes = given, given.n_outputs, given.shapes
         self._bend = Constant(bend)
 
+    @property
+    def natural(self) -> dict[str, Natural]:
+        return self.given.natural
+
     def _logs(self, f: Tensor) -> tuple[Tensor, Tensor]:
         """log(mu / m), and its derivatives in f."""
         bend = self._bend.like(f)
@@ -411,6 +429,11 @@ class StudentNoise(Gaussian):
         self.given_df = df
         if df is None:
             self.shapes = self.shapes | {"log_df": (n_outputs,)}
+
+    @property
+    def natural(self) -> dict[str, Natural]:
+        df: Natural = "df", lambda g, unit: LEAST_DF + TYPICAL_DF * np.exp(g)
+        return super().natural | {"log_df": df}
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         far = torch.finfo(dtype).max ** FARTHEST

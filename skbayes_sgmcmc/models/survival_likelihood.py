@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.special import log_ndtr
 
 from .count_likelihoods import LogMean
+from .likelihoods import Natural
 from .predictive import Predictive
 
 Array = NDArray[Any]
@@ -140,6 +141,10 @@ class LogNormal(LogMean):
     shapes = {"log_sigma": (1,)}  # noqa: RUF012
     #: they are finite given sigma, but averages over its posterior may be infinite
     has_moments = False
+
+    @property
+    def natural(self) -> dict[str, Natural]:
+        return {"log_sigma": ("sigma", lambda g, unit: np.exp(g))}
 
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:

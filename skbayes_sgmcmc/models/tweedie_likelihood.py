@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import gammainc
+from scipy.special import gammainc, ndtr
 from torch import Tensor
 
 from .._exceptions import not_allowed
 from .count_likelihoods import LogMean, digamma_rest, stirling_rest
-from .likelihoods import Parametric
+from .likelihoods import Natural, Parametric
 from .predictive import Predictive, poisson_log, poisson_samples
 
 Array = NDArray[Any]
@@ -111,6 +111,14 @@ class CompoundPoisson(LogMean):
         """Mean amounts; one if all are zero."""
         mean = np.average(y, axis=0, weights=weight)
         return np.where(mean > 0.0, mean, 1.0)
+
+    @property
+    def natural(self) -> dict[str, Natural]:
+        span = LARGEST_POWER - LEAST_POWER
+        return {
+            "log_dispersion": ("dispersion", lambda g, unit: np.exp(g)),
+            "power_probit": ("power", lambda g, unit: LEAST_POWER + span * ndtr(g)),
+        }
 
     def _parameters(self, own: Tensor) -> tuple[Tensor, Tensor]:
         """Dispersions (chains, 1, k) and 2 - p, (chains or 1, 1, k or 1)."""

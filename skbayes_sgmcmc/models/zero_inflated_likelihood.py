@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import ndtr
 from torch import Tensor
 
 from .count_likelihoods import Array, NegativeBinomial, Poisson
+from .likelihoods import Natural
 from .predictive import Predictive
 
 
@@ -28,6 +30,10 @@ class ZeroInflatedPoisson(Poisson):
     def __init__(self, typical: Array):
         super().__init__(typical)
         self.shapes = {"zero_probit": (self.n_outputs,)} | self.shapes
+
+    @property
+    def natural(self) -> dict[str, Natural]:
+        return super().natural | {"zero_probit": ("zero_probability", lambda g, unit: ndtr(g))}
 
     def log_densities(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         g, rest = own[:, None, : self.n_outputs], own[:, self.n_outputs :]
