@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import pickle
-import types
 import warnings
 
 import numpy as np
@@ -21,9 +20,10 @@ from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, t
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.inspection import PartialEffectDisplay
+from skbayes_sgmcmc.models import _gaussian_tuning
 from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
-from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
+from skbayes_sgmcmc.models._whitening import root_of
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 #: budgets too small to mix, on purpose, where draws are only compared with other draws
@@ -48,15 +48,15 @@ def test_coordinates_of_many_groups_are_sparse(monkeypatch, limits, noise):
     Learned scales link all effects: noise of 2 has been found to leave the smallest curvature. It
     may be half that of the other directions, which are then forgotten 1.4 times sooner.
     """
-    found, curvatures, root_of = [], [], WhitenedGaussian._root
+    found, curvatures = [], []
 
-    def kept(self, precision, data):
+    def kept(precision, linked):
         curvatures.append(precision)
-        found.append(root_of(self, precision, data))
+        found.append(root_of(precision, linked))
         return found[0]
 
     limits(dense_numbers=1)  # as many more groups would make the rows
-    monkeypatch.setattr(WhitenedGaussian, "_root", kept)
+    monkeypatch.setattr(_gaussian_tuning, "root_of", kept)
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal(800), rng.integers(0, 150, 800)])
     y = X[:, 0] + rng.standard_normal(150)[X[:, 1].astype(int)] + noise * rng.standard_normal(800)
@@ -89,8 +89,7 @@ def test_links_that_matter_are_not_left_out(size):
         linked[0, 2] = linked[2, 0] = False
     else:
         precision -= 0.999 / size
-    model = types.SimpleNamespace(linked=lambda data: linked)
-    root = WhitenedGaussian._root(types.SimpleNamespace(model=model), precision, None)
+    root = root_of(precision, linked)
     np.testing.assert_allclose(root.T @ precision @ root, np.eye(size), atol=1e-10)
 
 
