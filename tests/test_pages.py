@@ -39,7 +39,7 @@ SHELLS = {"bash", "console"}
 #: pages with fits of default length, 110 s of one core together: the site's build runs them, too
 LONG = {
     "README.md", "docs/glm.md", "docs/guide.md", "docs/ica.md", "docs/modules.md",
-    "docs/networks.md", "docs/topics.md",
+    "docs/networks.md", "docs/survival.md", "docs/topics.md", "docs/zeros.md",
 }  # fmt: skip
 #: packages of extras, and others that examples could need
 EXTRAS = {
