@@ -505,7 +505,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         draws = {}
         for name, values in posterior.draws.items():
             known, of = natural.get(name, (name, None))
-            draws[known] = values if of is None else of(posterior[name], self._y_scale)
+            draws[known] = values if of is None else of(posterior, self._y_scale)
         return PosteriorSamples(draws, posterior.weights)
 
     def _labels(self) -> dict[str, list[str]]:
