@@ -38,7 +38,7 @@ def explain(section: str) -> None:
         slug(title): f"{title}\n{text.rstrip()}" for title, text in _SECTION.findall(_page())
     }
     if section not in sections:
-        near = get_close_matches(section, sections, n=3, cutoff=0.3) or list(sections)[:3]
+        near = get_close_matches(str(section), sections, n=3, cutoff=0.3) or list(sections)[:3]
         raise not_allowed(
             f"section={section!r} is not allowed: give {' or '.join(map(repr, near))}."
         )

@@ -285,6 +285,8 @@ def test_explain_prints_the_section_that_a_message_names(capsys):
 def test_a_section_that_does_not_exist_names_near_ones():
     with pytest.raises(ValueError, match="section='the-memory' is not allowed.*the-memory-is-full"):
         explain("the-memory")
+    with pytest.raises(ValueError, match="section=None is not allowed: give 'warnings-and-errors'"):
+        explain(None)
 
 
 # one note, everywhere -----------------------------------------------------------------------------

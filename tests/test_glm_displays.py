@@ -90,6 +90,19 @@ def test_partial_effects_of_a_class_are_its_mean_probabilities(data):
         assert display.ax_.get_ylabel() == f"probability of {label or 'many'!r}"
 
 
+def test_partial_effects_of_one_of_several_targets(data):
+    """The first one if none is named; axes say which."""
+    X, y = data[0][["a", "b"]], np.column_stack([data[1], -100.0 * data[1]])
+    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(X, y)
+    for label, column in ((None, 0), (0, 0), (1, 1)):
+        display = PartialEffectDisplay.from_estimator(reg, X, "a", label=label, n_points=4)
+        means = reg.predict_mean_samples(X.assign(a=display.grids[0, 2]))
+        assert display.mean[0, 2] == pytest.approx(means[:, :, column].mean(), rel=1e-6)
+        assert display.ax_.get_ylabel() == f"mean of y[{column}]"
+    with pytest.raises(ValueError, match="label=2 is not allowed"):
+        PartialEffectDisplay.from_estimator(reg, X, "a", label=2)
+
+
 def test_a_new_figure_is_high_enough_for_its_names():
     """At least .2 inches each, which is what a label of the default size takes."""
     names = [f"x{j}" for j in range(40)]

@@ -120,6 +120,15 @@ def test_the_fisher_information_needs_rows():
         SGHMC(gradient_variance="fish").check("sampler")
 
 
+def test_variances_of_gradients_are_one_for_each_parameter():
+    """Other shapes are refused, also one number for each of the 4 chains, which would broadcast."""
+    given = {"step_size": 0.1, "n_draws": 20, "max_steps": 30, "n_chains": 4}
+    for bad in (np.full(2, 0.1), np.full((4, 1), 0.1)):
+        clf = BayesianLogisticRegression(sampler=SGHMC(gradient_variance=bad), **given)
+        with pytest.raises(ValueError, match=r"gradient_variance of shape .* give one number"):
+            clf.fit(X, LABELS)
+
+
 # the sampling threshold ---------------------------------------------------------------------------
 
 MANY = np.random.default_rng(1).standard_normal((3000, 5)) * [1.0, 1.0, 1.0, 1.0, 3.0]

@@ -123,6 +123,7 @@ def test_every_prediction_of_times(name):
     assert survival.shape == (4, 5)
     np.testing.assert_allclose(survival[:, 0], 1.0)
     np.testing.assert_allclose(np.diag(survival[:, 1:]), 0.5, atol=1e-6)
+    np.testing.assert_array_equal(reg.predict_survival(few, 2.0), reg.predict_survival(few, [2.0]))
     later = np.exp(reg.predict_log_density(few, np.column_stack([middle, np.full(4, np.inf)])))
     np.testing.assert_allclose(later, 0.5, atol=1e-6)
     assert np.isfinite(reg.predict_log_density(few, time[:4])).all()
@@ -216,3 +217,18 @@ def test_scores_need_times_themselves():
     PredictiveCheckDisplay.from_estimator(reg, X[known], bounds[known])
     with pytest.raises(ValueError, match="y with 3 rows"):
         reg.predict_log_density(X, bounds[:3])
+
+
+@cases(
+    "bad, message",
+    [
+        ([[1.0, 2.0], [3.0, 4.0]], r"times of shape \(2, 2\) is not allowed"),
+        ([1.0, INF], "times contains infinity: the value of row 1"),
+        (["late"], "times is not allowed: item 0 has 'late'"),
+    ],
+)
+def test_bad_times_of_survival_are_refused_by_their_name(bad, message):
+    X, time, _ = times(20)
+    reg = BayesianGLMRegressor(likelihood="weibull", **TINY).fit(X, time)
+    with pytest.raises(ValueError, match=message):
+        reg.predict_survival(X[:2], bad)

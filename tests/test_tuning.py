@@ -9,6 +9,7 @@ import pytest
 import torch
 from _cases import cases
 from _targets import GaussianMean
+from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import (
@@ -175,6 +176,33 @@ def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
     assert clf.posterior_["coef"].shape[:2] == (2, 20)
     clf = BayesianLogisticRegression(sampler="psgld").partial_fit(X[::2], y[::2])
     assert np.isfinite(clf.coef_).all()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("estimator", "sampler"),
+    [
+        (BayesianLogisticRegression(), "sgld"),
+        (BayesianLogisticRegression(), "sghmc"),
+        (BayesianGLMRegressor(likelihood="poisson"), "sgld"),
+    ],
+)
+def test_plain_gradients_of_small_minibatches_take_smaller_steps(estimator, sampler):
+    """Noise of minibatches is then about a tenth of that of the sampler, so sds are 5% too large.
+
+    Without smaller steps they are 70% to 120% too large. With 20 rows of 150 the ratio was 1.09 or
+    less, and sds of 2,000 draws have a standard error of 4%, so 1.2 is far from both.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 2))
+    y = rng.poisson(np.exp(X[:, 0])).clip(max=1 if "Logistic" in repr(estimator) else None)
+    sds = []
+    for given in ({}, {"gradient": "minibatch", "sampler": sampler, "batch_size": 20}):
+        reg = clone(estimator).set_params(n_draws=500, random_state=0, **given).fit(X, y)
+        sds.append(reg.posterior_.pooled("coef").std(axis=0))
+    ratio = sds[1] / sds[0]
+    assert (ratio > 0.85).all() and (ratio < 1.2).all()
+    assert reg.sampling_threshold_["noise_ratio"][-1] < 0.2
 
 
 def test_more_rows_than_fit_take_smaller_steps_with_psgld():

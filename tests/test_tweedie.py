@@ -173,6 +173,22 @@ def test_every_prediction_of_counts_and_amounts_with_zeros(name):
         assert (np.abs(share - zeros) <= 5.0 * np.sqrt(zeros * (1.0 - zeros) / 400) + 1e-9).all()
 
 
+def test_summaries_show_the_dispersion_of_the_amounts_themselves():
+    """In other units it is another number, and the variance is the dispersion times mean^power.
+
+    The mean of products over the draws is here that of means to 5%: dispersion and means of rows
+    are nearly independent, and each varies by a tenth.
+    """
+    X, y = data("tweedie")
+    for unit in (1.0, 1000.0):
+        reg = BayesianGLMRegressor(likelihood=Tweedie(power=1.5), **TINY | {"n_draws": 200})
+        table = reg.fit(X, unit * y).summary()
+        dispersion = table["mean"][table["name"].index("dispersion")]
+        power_of_mean = (reg.predict_mean_samples(X[:5]) ** 1.5).mean(axis=0)
+        variance = reg.predict_uncertainty(X[:5]).aleatoric
+        np.testing.assert_allclose(variance, dispersion * power_of_mean, rtol=0.05)
+
+
 @cases("value", [0.0, 3.0])
 @cases("name", NEW)
 def test_networks_of_equal_targets_and_of_far_rows_have_finite_predictions(name, value):

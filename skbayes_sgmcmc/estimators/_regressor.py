@@ -26,6 +26,7 @@ from .._validation import (
     check_predictions,
     check_random_state,
     check_real,
+    is_real,
 )
 from ._base import SGMCMCEstimator
 from ._likelihoods import FEWEST_FOR_OWN_NOISE, Choice, Family
@@ -335,14 +336,20 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         ----------
         X : array of shape (n_samples, n_features)
             Rows.
-        times : array of shape (n_times,)
-            Numbers in the units of y, such as times.
+        times : float or array of shape (n_times,)
+            Finite numbers in the units of y, such as times.
 
         Returns
         -------
         array of shape (n_samples, n_times) or (n_samples, n_times, n_outputs)
         """
-        times = np.atleast_1d(check_array(times, dtype=np.float64, ensure_2d=False))
+        times = [times] if is_real(times) else times
+        times = check_array(times, dtype=np.float64, ensure_2d=False, input_name="times")
+        if times.ndim != 1:
+            raise not_allowed(
+                f"times of shape {times.shape} is not allowed: give a list of numbers, which are "
+                "the same for all rows."
+            )
         X = self._validate_x(X)
         with np.errstate(all="ignore"):  # what is not finite is refused
             out = check_predictions(1.0 - self._mixture().cdf(X, times), X)
@@ -498,7 +505,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         draws = {}
         for name, values in posterior.draws.items():
             known, of = natural.get(name, (name, None))
-            draws[known] = values if of is None else of(posterior[name], self._y_scale)
+            draws[known] = values if of is None else of(posterior, self._y_scale)
         return PosteriorSamples(draws, posterior.weights)
 
     def _labels(self) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ class PartialEffectDisplay(Display):
 
     All other columns keep the values that they have in some rows, over which the means are
     averaged. The band is that of the mean, and does not include the noise of a new observation.
-    Of a classifier, it is the probability of a class.
+    Of a classifier, it is the probability of a class, before it is calibrated if it is.
 
     Create a display with :meth:`from_estimator`.
 
@@ -91,8 +91,9 @@ class PartialEffectDisplay(Display):
             averaged over.
         features : int, str or list of them
             Indices or names of the columns.
-        label : label or None, default=None
-            Class of a classifier. None: the last one.
+        label : label, int or None, default=None
+            Class of a classifier, or index of one of several targets. None: the last class, or the
+            first target.
         n_points : int, default=30
             Number of values of each feature.
         coverage : float, default=0.9
@@ -162,10 +163,15 @@ class PartialEffectDisplay(Display):
 def _means(fitted: Any, label: Any) -> tuple[Callable[[Any, Any], Array], str]:
     """A function of draws and rows that returns the means (draws, rows), and what they are of."""
     if hasattr(fitted, "_mixture"):
+        predictive, several, k = fitted._predictive(), fitted._n_targets > 1, 0
+        if label is not None and not several:
+            raise not_allowed(
+                f"label={label!r} is not allowed with a regressor of one target: give None."
+            )
         if label is not None:
-            raise not_allowed(f"label={label!r} is not allowed with a regressor: give None.")
-        predictive = fitted._predictive()
-        return lambda draws, X: np.asarray(predictive(draws, X).mean())[..., 0], "mean of y"
+            k = check_int("label", label, low=0, high=fitted._n_targets - 1)
+        name = f"mean of y[{k}]" if several else "mean of y"
+        return lambda draws, X: np.asarray(predictive(draws, X).mean())[..., k], name
     if not hasattr(fitted, "classes_"):
         raise not_allowed(f"estimator={fitted!r} is not allowed: give a regressor or classifier.")
     classes = fitted.classes_.tolist()

@@ -298,7 +298,27 @@ class WhitenedGaussian(Tuning):
                 values.few = Whitened(model, data, root).few_directions(center)
             largest = Whitened(model, data, root, values.few).largest(center)
             values.step_size = min(eta, stiff / (AUTO.curvature * largest))
+        values.step_size *= self._share_of_noise(values, data, request)
         values.spacing = sampler.spacing(values.step_size)
+
+    def _share_of_noise(self, values: AutoValues, data: Data, request: Request) -> float:
+        """Factor of a step with which alpha_t <= 0.1 for gradients without control variates.
+
+        In whitened coordinates, the score of a row has at most the covariance 1/N (Fisher).
+        """
+        sampler, given, T = request.sampler, request.settings.batch_size, request.temperature
+        whole = sampler.full_data or sampler.needs_potential
+        if is_auto(given):
+            n, whole = plain_size(data.n_rows), whole or self.fits_whole(data)
+        else:
+            n = int(given)
+        whole = whole or n >= data.n_rows
+        if values.gradient != "minibatch" or whole or request.more_rows or T <= 0.0:
+            return 1.0
+        eta = values.step_size
+        assert eta is not None
+        noise = eta * data.total * (1.0 / n - 1.0 / data.n_rows)
+        return min(1.0, AUTO.noise_ratio * 2.0 * sampler.injected(eta, data.total) * T / noise)
 
     def _takes_few(self, data: Data, request: Request) -> bool:
         """Whether directions are changed: not if noise of minibatches would grow along them."""

@@ -48,8 +48,8 @@ class Dispersed(LogMean):
 
     @property
     def natural(self) -> dict[str, Natural]:
-        values = lambda g, unit: TYPICAL_DISPERSION * np.exp(g)  # noqa: E731
-        return {"log_dispersion": ("dispersion", values)}
+        name = "log_dispersion"
+        return {name: ("dispersion", lambda draws, unit: TYPICAL_DISPERSION * np.exp(draws[name]))}
 
     def dispersion(self, own: Tensor) -> Tensor:
         """Dispersions alpha, (chains, 1, k)."""

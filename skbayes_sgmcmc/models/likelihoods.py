@@ -40,8 +40,8 @@ FARTHEST = 0.4
 LEAST_DF, TYPICAL_DF = 2.0, 8.0
 
 
-#: a name, and a function of draws and of the unit of the outputs that returns its values
-Natural = tuple[str, Callable[[Array, Array], Array]]
+#: a name, and a function of all draws and of the unit of the outputs that returns its values
+Natural = tuple[str, Callable[["PosteriorSamples", Array], Array]]
 
 
 class Likelihood:
@@ -206,7 +206,8 @@ class Gaussian(Likelihood):
 
     @property
     def natural(self) -> dict[str, Natural]:
-        return {"log_noise": ("noise", lambda g, unit: TYPICAL_NOISE * np.exp(g) * unit)}
+        values = lambda draws, unit: TYPICAL_NOISE * np.exp(draws["log_noise"]) * unit  # noqa: E731
+        return {"log_noise": ("noise", values)}
 
     def log_sd(self, own: Tensor) -> Tensor:
         """Logarithms of the standard deviations, (chains or 1, 1, k)."""
@@ -432,8 +433,8 @@ class StudentNoise(Gaussian):
 
     @property
     def natural(self) -> dict[str, Natural]:
-        df: Natural = "df", lambda g, unit: LEAST_DF + TYPICAL_DF * np.exp(g)
-        return super().natural | {"log_df": df}
+        values = lambda draws, unit: LEAST_DF + TYPICAL_DF * np.exp(draws["log_df"])  # noqa: E731
+        return super().natural | {"log_df": ("df", values)}
 
     def targets(self, y: Array, dtype: Any, device: str) -> Tensor:
         far = torch.finfo(dtype).max ** FARTHEST

@@ -144,7 +144,7 @@ class LogNormal(LogMean):
 
     @property
     def natural(self) -> dict[str, Natural]:
-        return {"log_sigma": ("sigma", lambda g, unit: np.exp(g))}
+        return {"log_sigma": ("sigma", lambda draws, unit: np.exp(draws["log_sigma"]))}
 
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:

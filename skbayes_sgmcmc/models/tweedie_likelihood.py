@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from .._exceptions import not_allowed
 from .count_likelihoods import LogMean, digamma_rest, stirling_rest
 from .likelihoods import Natural, Parametric
 from .predictive import Predictive, poisson_log, poisson_samples
+
+if TYPE_CHECKING:
+    from .._draws.posterior_samples import PosteriorSamples
 
 Array = NDArray[Any]
 
@@ -114,11 +117,21 @@ class CompoundPoisson(LogMean):
 
     @property
     def natural(self) -> dict[str, Natural]:
-        span = LARGEST_POWER - LEAST_POWER
         return {
-            "log_dispersion": ("dispersion", lambda g, unit: np.exp(g)),
-            "power_probit": ("power", lambda g, unit: LEAST_POWER + span * ndtr(g)),
+            "log_dispersion": ("dispersion", self._dispersions),
+            "power_probit": ("power", self._powers),
         }
+
+    def _dispersions(self, draws: PosteriorSamples, unit: Array) -> Array:
+        """Those of y, with which its variance is the dispersion times mean^power."""
+        left = 2.0 - self._powers(draws, unit)
+        return np.asarray(np.exp(draws["log_dispersion"]) * self.typical**left)
+
+    def _powers(self, draws: PosteriorSamples, unit: Array) -> Array:
+        if self.given_power is not None:
+            return np.asarray(self.given_power)
+        share = ndtr(draws["power_probit"])
+        return np.asarray(LEAST_POWER + (LARGEST_POWER - LEAST_POWER) * share)
 
     def _parameters(self, own: Tensor) -> tuple[Tensor, Tensor]:
         """Dispersions (chains, 1, k) and 2 - p, (chains or 1, 1, k or 1)."""

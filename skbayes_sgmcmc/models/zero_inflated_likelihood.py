@@ -33,7 +33,8 @@ class ZeroInflatedPoisson(Poisson):
 
     @property
     def natural(self) -> dict[str, Natural]:
-        return super().natural | {"zero_probit": ("zero_probability", lambda g, unit: ndtr(g))}
+        values = lambda draws, unit: ndtr(draws["zero_probit"])  # noqa: E731
+        return super().natural | {"zero_probit": ("zero_probability", values)}
 
     def log_densities(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         g, rest = own[:, None, : self.n_outputs], own[:, self.n_outputs :]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from .._validation import check_choice, check_numbers, check_real
 from ._momentum import MomentumSampler
 from ._protocol import Sampler, State, Step
@@ -89,6 +91,12 @@ class SGHMC(MomentumSampler):
 
     def prepare(self, theta: Tensor, state: State, step: Step) -> None:
         super().prepare(theta, state, step)
+        shape, size = np.shape(self.gradient_variance), theta.shape[1]
+        if shape not in ((), (1,), (size,)):
+            raise not_allowed(
+                f"gradient_variance of shape {shape} is not allowed: give one number, or an array "
+                f"of shape ({size},), with one for each parameter."
+            )
         if isinstance(self.gradient_variance, str) and "variance" not in state:
             state["variance"] = torch.zeros_like(theta)
             if not self.compares_rows():
