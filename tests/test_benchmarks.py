@@ -421,7 +421,8 @@ def test_every_experiment_is_on_the_page_of_coverage():
 
 
 def test_every_figure_is_on_a_page():
-    text = "".join(page.read_text() for page in PAGES)
+    pages = [*PAGES, *RESULTS.parent.glob("versus/*.md")]
+    text = "".join(page.read_text() for page in pages)
     unused = [
         path.name for path in RESULTS.glob("figures/*") if f"figures/{path.name})" not in text
     ]

@@ -122,6 +122,7 @@ def test_minibatches_of_many_rows(sampler, number, n, p, size):
     """MCLMC has all rows in a step, unless there are many for each parameter."""
     tuning, data = of_parameters(number), rows(n, p)
     target = SimpleNamespace(data=data, model=SimpleNamespace(tuning=tuning))
+    target.without_control_variates = lambda: target
     warm = tuning.automatic(data, request_of(sampler))
     found = minibatches_of(target, sampler, warm, "auto", 1.0)
     assert found.size == size

@@ -19,9 +19,9 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: modules and folders from the ground up: each may import from lower lines only (and a folder's
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
-    {"_polynomials"},
+    {"_polynomials", "_sklearn"},
     {"_kernels", "_exceptions", "_limits"},
-    {"_table_columns"},
+    {"_table_columns", "_explain"},
     {"_conversion"},
     {"_validation", "_callbacks", "_metric"},
     {"_pipelines", "_labels"},

@@ -134,7 +134,8 @@ from skbayes_sgmcmc import BayesianLogisticRegression
 warnings.simplefilter("ignore")
 X = np.arange(40.0).reshape(20, 2) % 7
 fit = BayesianLogisticRegression(
-    n_draws=4, burn_in=2, thinning=1, n_chains=2, random_state=0, checkpoint="fit.npz"
+    n_draws=4, burn_in=2, thinning=1, n_chains=2, random_state=0, checkpoint="fit.npz",
+    compiled=False,  # compiled code is kept in files, too
 ).fit
 fit(X, np.arange(20) % 2)
 """

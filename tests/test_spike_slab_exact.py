@@ -38,7 +38,7 @@ def texts_of(fit):
         warnings.simplefilter("always")
         fitted = fit()
     texts = [str(w.message) for w in caught if issubclass(w.category, SamplingWarning)]
-    return fitted, [text for text in texts if text.endswith("#nothing-is-selected")]
+    return fitted, [text for text in texts if text.endswith('("nothing-is-selected")')]
 
 
 @pytest.mark.statistical

@@ -49,11 +49,11 @@ their covariances over the draws; other rows average over few draws, as below.
 {others}
 
 Fits of {n_others:,} rows with 30 features. Averages are over one of 16 draws, or of 8 or 4 of rows
-whose predictors vary more. These draws are given the mean and the covariance of all, so that
-averages of quadratic functions are exact. Means and intervals of regressions take all draws where
-the logarithm of the mean varies by more than 0.25, or the mean by more than half of the noise.
-Errors are root mean squares over 300 rows, of probabilities or means; the Monte Carlo error is that
-of the average over all draws.
+whose predictors vary more, and of 4 with a link. These draws are given the mean and the covariance
+of all, so that averages of quadratic functions are exact. Means and intervals of regressions take
+all draws where the logarithm of the mean varies by more than 0.25, or the mean by more than half of
+the noise. Errors are root mean squares over 300 rows, of probabilities or means; the Monte Carlo
+error is that of the average over all draws.
 """
 
 

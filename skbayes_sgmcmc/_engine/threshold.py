@@ -37,6 +37,8 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
         return np.zeros(3)
     pair = min(2, n_rows - 1)
     count = min(LIMITS.sampled_rows // 2, max(LEAST, LIMITS.cache_numbers // n_parameters))
+    if minibatches.data.lazy:  # each row is fetched on its own, and may take long
+        count = LEAST
     pairs = minibatches.smaller(pair)
     rng = ChainRandom([np.random.SeedSequence(0)], str(theta.device))
     states = {name: tensor.repeat_interleave(count, 0) for name, tensor in state.items()}
@@ -88,7 +90,8 @@ def threshold_trace(
     cold = plan.step_size.exploring(*at) | (step <= plan.descent)
     temperature = np.where(cold, 0.0, plan.temperature.values(*at))
     found = []
-    for c in np.unique(np.linspace(0, len(end.theta) - 1, 5).astype(int)):
+    n_positions = 1 if target.data.lazy else 5
+    for c in np.unique(np.linspace(0, len(end.theta) - 1, n_positions).astype(int)):
         state = {name: torch.from_numpy(values[[c]]) for name, values in end.model.items()}
         state = {
             name: tensor.to(like if tensor.is_floating_point() else like.device)

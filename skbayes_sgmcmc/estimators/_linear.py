@@ -241,7 +241,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
             return super()._mean_proba(x)
         proba = np.empty((x.shape[0], len(self.classes_)))
         coef, other = (few[-1].posterior_.pooled(name) for name in self._logit_blocks)
-        coef = coef.reshape(len(coef), -1, x.shape[1])
+        coef, other = coef.reshape(len(coef), -1, x.shape[1]), other.reshape(len(coef), -1)
         for rows in gen_batches(x.shape[0], LIMITS.block_rows):
             part, found = x[rows], proba[rows]
             level = np.digitize(largest_sd(part, coef, other), limits)

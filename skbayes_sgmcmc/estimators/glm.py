@@ -472,11 +472,12 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _mixture(self) -> Mixture:
         """Its smooth averages are over few draws where these stand for all."""
-        from ..models.few_draws import OF_NEAR
+        from ..models.few_draws import OF_LINKED, OF_NEAR
 
         own = self._likelihood().own_names
         names = [*groups.effect_names(self._groupings), "coef", "intercept", *own]
-        few, whole = self._with_few(names, OF_NEAR), super()._mixture()
+        one_of = OF_NEAR if self._family.standardised else OF_LINKED
+        few, whole = self._with_few(names, one_of), super()._mixture()
         return (
             whole
             if few is None

@@ -29,8 +29,10 @@ Array = NDArray[Any]
 
 #: largest sds of logits, and of how many draws one is then taken
 LEVELS = ((1.0, 16), (2.0, 8), (math.inf, 4))
-#: the same of the logarithm of a mean, and of a mean whose unit is the noise; all draws beyond it
-LOG, NOISE, OF_NEAR = 0.25, 0.5, 16
+#: the same of a mean whose unit is the noise, and of the logarithm of a mean; all draws beyond it.
+#: With a link, variances of means are no quadratic functions, and take more draws
+NOISE, OF_NEAR = 0.5, 16
+LOG, OF_LINKED = 0.25, 4
 #: least number of draws for each number of a draw, and by how many times there must be fewer
 FOR_EACH, GAIN = 4, 2
 #: fewer draws than this are used as they are
