@@ -6,7 +6,7 @@ The invariant density is :math:`\propto \exp(-(U + p^2/2)/T)`.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -91,7 +91,8 @@ class SGHMC(MomentumSampler):
 
     def prepare(self, theta: Tensor, state: State, step: Step) -> None:
         super().prepare(theta, state, step)
-        shape, size = np.shape(self.gradient_variance), theta.shape[1]
+        given: Any = self.gradient_variance
+        shape, size = np.shape(given), theta.shape[1]
         if shape not in ((), (1,), (size,)):
             raise not_allowed(
                 f"gradient_variance of shape {shape} is not allowed: give one number, or an array "
