@@ -185,17 +185,31 @@ class WithFew(Mixture):
         self.near = near
 
     def parts(self, x: Any, *, variance: bool = True) -> tuple[Array, Array, Array]:
-        few, near = self.few.parts(x, variance=variance), self.near(x)
-        if not near.all():
-            for some, right in zip(few, super().parts(x[~near], variance=variance), strict=True):
-                some[~near] = right
-        return few
+        whole = super().parts
+        found = self._divided(
+            x,
+            lambda rows: np.stack(self.few.parts(rows, variance=variance), axis=1),
+            lambda rows: np.stack(whole(rows, variance=variance), axis=1),
+        )
+        return found[:, 0], found[:, 1], found[:, 2]
 
     def quantiles(self, x: Any, levels: Sequence[float]) -> Array:
-        few, near = self.few.quantiles(x, levels), self.near(x)
-        if not near.all():
-            few[~near] = super().quantiles(x[~near], levels)
-        return few
+        whole = super().quantiles
+        return self._divided(
+            x, lambda rows: self.few.quantiles(rows, levels), lambda rows: whole(rows, levels)
+        )
+
+    def _divided(self, x: Any, few: Callable[[Any], Array], whole: Callable[[Any], Array]) -> Array:
+        """What ``few`` finds for near rows, and ``whole`` for the others, in their order."""
+        near = self.near(x)
+        if near.all():
+            return few(x)
+        if not near.any():
+            return whole(x)
+        of_near = few(x[near])
+        out = np.empty((len(near), *of_near.shape[1:]))
+        out[near], out[~near] = of_near, whole(x[~near])
+        return out
 
 
 def _log_density(components: Predictive, y: Array) -> tuple[Array, Array]:

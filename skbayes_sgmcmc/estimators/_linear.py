@@ -233,7 +233,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
 
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or over few that stand for them."""
-        from ..models.few_draws import LEVELS, largest_sd
+        from ..models.few_draws import LEVELS, largest_sd, roots_of
 
         few: Any = [self._with_few(self._logit_blocks, one_of) for _, one_of in LEVELS]
         limits = [most for most, _ in LEVELS[:-1]]
@@ -241,10 +241,10 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
             return super()._mean_proba(x)
         proba = np.empty((x.shape[0], len(self.classes_)))
         coef, other = (few[-1].posterior_.pooled(name) for name in self._logit_blocks)
-        coef, other = coef.reshape(len(coef), -1, x.shape[1]), other.reshape(len(coef), -1)
+        roots = roots_of(coef.reshape(len(coef), -1, x.shape[1]), other.reshape(len(coef), -1))
         for rows in gen_batches(x.shape[0], LIMITS.block_rows):
             part, found = x[rows], proba[rows]
-            level = np.digitize(largest_sd(part, coef, other), limits)
+            level = np.digitize(largest_sd(part, roots), limits)
             for k in np.unique(level):
                 some = np.flatnonzero(level == k)
                 found[some] = super(LinearClassifier, few[k])._mean_proba(part[some])

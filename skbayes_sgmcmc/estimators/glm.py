@@ -489,13 +489,13 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
         Without a link, a predictor is compared with the noise.
         """
-        from ..models.few_draws import LEVELS, LOG, NOISE, largest_sd
+        from ..models.few_draws import LEVELS, LOG, NOISE, largest_sd, roots_of
 
         names = [*groups.effect_names(self._groupings), "coef"]
         coef = np.concatenate([self.posterior_.pooled(name) for name in names], axis=1)
         constant = self.posterior_.pooled("intercept")[:, None]
         scale = self._predictor_units()[1]
-        sd = largest_sd(self._inputs(x)[0], coef[:, None] / scale, constant / scale)
+        sd = largest_sd(self._inputs(x)[0], roots_of(coef[:, None] / scale, constant / scale))
         if not self._family.standardised:
             return np.asarray(sd <= (LOG if self._family.link == "log" else LEVELS[0][0]))
         lengths = self._predictive()(slice(None), x[:1]).length().min() / scale

@@ -223,10 +223,8 @@ class WhitenedGaussian(Tuning):
         if fitted is None:
             center, root = self.coordinates(data, request, preconditioner)
         else:
-            center, root = (
-                fitted.mean,
-                root_of(fitted.precision / data.total, self.model.linked(data)),
-            )
+            center, precision = fitted.mean, fitted.precision / data.total
+            root = root_of(precision, self.model.linked(data))
         init, gradient = request.settings.init, request.settings.gradient
         if is_auto(init):
             init = "map" if root is None else "gaussian"

@@ -102,18 +102,26 @@ def matched(whitened: Array, weights: Array, few: int) -> Array | None:
     return np.asarray(scipy.linalg.solve_triangular(root, some.T, lower=True).T)
 
 
-def largest_sd(x: Any, coef: Array, constant: Array) -> Array:
-    """The largest sd (rows,) over the draws of x'coef + constant, relative to the mean over k.
+def roots_of(coef: Array, constant: Array) -> list[Array]:
+    """Roots of the covariances, over the draws, of coefficients and constant of each predictor.
 
-    ``coef`` (draws, k, features) and ``constant`` (draws, m); for k = 1 there is no other.
+    ``coef`` (draws, k, features) and ``constant`` (draws, m) are relative to their means over the k
+    predictors; for k = 1 there is no other.
     """
     if coef.shape[1] > 1:
         coef, constant = (each - each.mean(axis=1, keepdims=True) for each in (coef, constant))
-    found = np.zeros(x.shape[0])
+    found = []
     for k in range(coef.shape[1]):
         both = np.column_stack([coef[:, k], constant[:, k]])
         root: Array = scipy.linalg.qr(both - both.mean(axis=0), mode="r")[0][: both.shape[1]]
-        root /= math.sqrt(len(both))
+        found.append(root / math.sqrt(len(both)))
+    return found
+
+
+def largest_sd(x: Any, roots: list[Array]) -> Array:
+    """The largest sd (rows,) over the draws of the predictors of rows, from their roots."""
+    found = np.zeros(x.shape[0])
+    for root in roots:
         moved = np.asarray(x @ root[:, :-1].T) + root[:, -1]
         found = np.maximum(found, np.sqrt(np.einsum("ij,ij->i", moved, moved)))
     return found
