@@ -232,3 +232,24 @@ def test_bad_times_of_survival_are_refused_by_their_name(bad, message):
     reg = BayesianGLMRegressor(likelihood="weibull", **TINY).fit(X, time)
     with pytest.raises(ValueError, match=message):
         reg.predict_survival(X[:2], bad)
+
+
+@cases("name, bounds, refused", [
+    ("log_normal", [(3.0, 3.0)], True),
+    ("weibull", [(3.0, 3.0), (3.0, np.inf), (0.0, 4.0)], True),  # intervals that hold the time
+    ("weibull", [(3.0, 3.0), (3.1, np.inf)], False),
+    ("gamma", [(3.0,)], True),
+    ("tweedie", [(3.0,)], True),
+    ("tweedie", [(3.0,), (0.0,)], False),  # zeros need a dispersion
+])  # fmt: skip
+def test_times_or_amounts_that_are_all_alike_leave_no_noise(name, bounds, refused):
+    """The density of a target that is met exactly grows without bound as the noise vanishes."""
+    y = np.resize(np.array(bounds), (60, len(bounds[0])))
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    model = BayesianGLMRegressor(likelihood=name, **TINY)
+    y = y if y.shape[1] == 2 else y[:, 0]
+    if not refused:
+        assert np.isfinite(model.fit(X, y).predict(X)).all()
+        return
+    with pytest.raises(ValueError, match=r"y with the value 3 in .* leaves no noise to learn"):
+        model.fit(X, y)

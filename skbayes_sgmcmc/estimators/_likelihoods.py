@@ -41,6 +41,8 @@ class Family:
         Whether a number of trials is known of every row.
     times : bool
         Whether the targets are times, or bounds of them.
+    continuous : bool
+        Whether a target that is met exactly has a density without bound as the noise vanishes.
     """
 
     link: str
@@ -50,6 +52,7 @@ class Family:
     counts: bool = False
     trials: bool = False
     times: bool = False
+    continuous: bool = False
 
     @property
     def standardised(self) -> bool:
@@ -68,8 +71,8 @@ class Family:
 
 #: values of ``likelihood``
 FAMILIES = {
-    "normal": Family("identity"),
-    "student_t": Family("identity", heavy_tails=True),
+    "normal": Family("identity", continuous=True),
+    "student_t": Family("identity", heavy_tails=True, continuous=True),
     "poisson": Family("log", "count_likelihoods", "Poisson", counts=True),
     "negative_binomial": Family("log", "count_likelihoods", "NegativeBinomial", counts=True),
     "zero_inflated_poisson": Family(
@@ -78,10 +81,10 @@ FAMILIES = {
     "zero_inflated_negative_binomial": Family(
         "log", "zero_inflated_likelihood", "ZeroInflatedNegativeBinomial", counts=True
     ),
-    "gamma": Family("log", "gamma_likelihood", "Gamma"),
-    "tweedie": Family("log", "tweedie_likelihood", "CompoundPoisson"),
-    "log_normal": Family("log", "survival_likelihood", "LogNormal", times=True),
-    "weibull": Family("log", "survival_likelihood", "Weibull", times=True),
+    "gamma": Family("log", "gamma_likelihood", "Gamma", continuous=True),
+    "tweedie": Family("log", "tweedie_likelihood", "CompoundPoisson", continuous=True),
+    "log_normal": Family("log", "survival_likelihood", "LogNormal", times=True, continuous=True),
+    "weibull": Family("log", "survival_likelihood", "Weibull", times=True, continuous=True),
     "binomial": Family("logit", "binomial_likelihood", "Binomial", trials=True),
 }
 #: a likelihood of the user's own
@@ -196,25 +199,35 @@ class Choice:
 
         If they meet n targets exactly, the likelihood is proportional to noise^-n near zero. Each
         other row has a factor of noise^df or less with Student's t distribution, where df > 2, and
-        forbids this with the normal one.
+        forbids this with all others. An interval of times is met by each of its values.
         """
-        if not self.family.standardised or not isinstance(self.noise, str):
+        family = self.family
+        if not family.continuous or not isinstance(self.noise, str):
+            return
+        if offset is not None and not family.standardised:  # products with exp(offset) are rounded
             return
         weight = np.ones(len(y)) if weight is None else weight
-        values, place = np.unique(y[:, 0], return_inverse=True)
-        alike = np.bincount(place, weight)
+        low, high = y[:, 0], np.where(y[:, -1] < y[:, 0], np.inf, y[:, -1])
+        exact = (low == high) & (family.standardised | (low > 0.0))
+        values, place = np.unique(low[exact], return_inverse=True)
+        alike = np.bincount(place, weight[exact])
         if not fit_intercept:
-            alike = np.where(values == 0.0, alike, 0.0)
-        most, total = int(alike.argmax()), float(weight.sum())
-        others = total - float(alike[most])
-        if others > 0.0 and not self.family.heavy_tails:
+            alike = np.where(values == family.at_zero, alike, 0.0)
+        if not alike.any():
+            return
+        most = int(alike.argmax())
+        value, share = values[most], alike[most] / weight.sum()
+        others = float(weight[(value < low) | (value > high)].sum())
+        if others > 0.0 and not family.heavy_tails:
             return
         if alike[most] - 2.0 * others > MOST_ALIKE + n_features:
-            less = " - offset" if offset is not None else ""
+            less = "" if offset is None else " - offset"
+            noise = f" and noise={self.noise!r}" if family.standardised else ""
+            remedy = "the noise as a number, or " if family.standardised else ""
             raise not_allowed(
-                f"y{less} with the value {values[most]:g} in {alike[most] / total:.0%} of the rows "
-                f"is not allowed with likelihood={self.given!r} and noise={self.noise!r}: it "
-                "leaves no noise to learn. Give the noise as a number, or rows with other targets."
+                f"y{less} with the value {value:g} in {share:.0%} of the rows is not allowed with "
+                f"likelihood={self.given!r}{noise}: it leaves no noise to learn. Give {remedy}rows "
+                "with other targets."
             )
 
     def likelihood(self, n_targets: int, scale: Any, rounding: Any, typical: Any) -> Likelihood:
