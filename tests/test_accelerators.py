@@ -76,6 +76,15 @@ def test_true_names_what_it_found(kind, parameters, names):
     assert fitted(kind, compiled=False, **parameters).compiled_ == ()
 
 
+def test_what_is_compiled_does_not_decide_how_a_linear_model_is_sampled():
+    """The draws of the default sampler differ by rounding alone."""
+    draws = []
+    for compiled in ("auto", True, False):
+        model = BayesianLogisticRegression(**SETTINGS, compiled=compiled).fit(X[:100], y[:100])
+        draws.append(model.posterior_["coef"])
+    np.testing.assert_allclose(draws[1:], [draws[0]] * 2, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("kind", [LDA, DPFA])
 def test_auto_leaves_few_words_to_torch(kind):
     """300 words are less than the 5,000 that pay; 17 times as many are more."""

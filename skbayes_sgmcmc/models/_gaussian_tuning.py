@@ -199,8 +199,7 @@ class WhitenedGaussian(Tuning):
             settings.gradient,
             settings.preconditioner,
         )
-        plain = settings.integrator == "auto" and not isinstance(settings.compiled, bool)
-        plain = plain and all(map(is_auto, steps))
+        plain = settings.integrator == "auto" and all(map(is_auto, steps))
         if more_rows or not plain:
             return "sgld"
         warm = isinstance(settings.temperature, Real) and float(settings.temperature) > 0.0
