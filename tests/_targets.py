@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from skbayes_sgmcmc.models._protocol import DensityModel, Model
+from skbayes_sgmcmc.models import DensityModel, Model
 from skbayes_sgmcmc.samplers import DiagonalMetric
 
 

@@ -24,7 +24,7 @@ from skbayes_sgmcmc import (
     SparseBayesianRegressor,
     sample,
 )
-from skbayes_sgmcmc.models._protocol import DensityModel
+from skbayes_sgmcmc.models import DensityModel
 from skbayes_sgmcmc.schedules import Exponential, MultiStep
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -17,7 +17,7 @@ from _linear import (
 from _targets import GammaModel
 
 from skbayes_sgmcmc import SamplingWarning, sample
-from skbayes_sgmcmc.models._protocol import DensityModel
+from skbayes_sgmcmc.models import DensityModel
 from skbayes_sgmcmc.samplers import MSGNHT, SGHMC, SGLD, SGNHT, TABLE, Sampler
 from skbayes_sgmcmc.schedules import BlockDecay, Constant, Cyclical, Exponential, Polynomial
 

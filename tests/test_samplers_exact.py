@@ -25,7 +25,7 @@ from _targets import GaussianMean, MetricDensity
 
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc._data.minibatch import Data
-from skbayes_sgmcmc.models._protocol import DensityModel
+from skbayes_sgmcmc.models import DensityModel
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE, Step
 from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
 

@@ -15,7 +15,8 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._validation import check_choice, check_int
-from ..models._protocol import DensityModel, Model
+from ..models._protocol import Model
+from ..models.density import DensityModel
 from ..samplers import Sampler
 from ..schedules import MixingDistance, Schedule
 from .devices import run_device

@@ -17,6 +17,7 @@ from .._validation import BOUNDS, check_choice, check_scale
 from ._columns import Columns, values_of
 
 if TYPE_CHECKING:
+    from .._draws.posterior_samples import PosteriorSamples
     from ..models._group_priors import GroupTerm
     from ..priors.learned_scale import LearnedScale
 
@@ -211,3 +212,20 @@ def exported_labels(grouping: Grouping) -> list[Any]:
                 "of scikit-learn, and fit again."
             )
     return grouping.labels
+
+
+def exported_effects(
+    groupings: Groupings, posterior: PosteriorSamples, chosen: Array, unit: float
+) -> list[Any]:
+    """Effects of some draws as ``LinearOutputs`` takes them."""
+    import torch
+
+    return [
+        (
+            grouping.column,
+            torch.tensor(exported_labels(grouping)).float(),
+            slope,
+            torch.tensor(posterior.select(name, chosen) / unit).float(),
+        )
+        for name, grouping, slope in effects(groupings)
+    ]

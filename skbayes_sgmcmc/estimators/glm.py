@@ -516,15 +516,6 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         # the exported module adds offsets as they are
         center += self._offset_center
         intercept = (posterior.select("intercept", chosen) - center) / scale
-        effects = [
-            (
-                grouping.column,
-                torch.tensor(groups.exported_labels(grouping)).float(),
-                slope,
-                torch.tensor(posterior.select(name, chosen) / scale).float(),
-            )
-            for name, grouping, slope in groups.effects(self._groupings)
-        ]
         known = special.get("n_trials", 1.0) if self._family.trials else None
         likelihood = self._likelihood()
         return MeanAndDeviation(
@@ -532,7 +523,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             LinearOutputs(
                 torch.tensor(coef).float(),
                 torch.tensor(intercept).float(),
-                effects,
+                groups.exported_effects(self._groupings, posterior, chosen, scale),
                 special.get("exposure"),
                 known,
             ),

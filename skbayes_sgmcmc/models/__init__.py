@@ -8,8 +8,9 @@ from .._data.minibatch import Batch, Data
 from .._metric import DiagonalMetric, Metric
 from ._gaussian_tuning import CurvedModel
 from ._metric_tuning import MetricModel
-from ._protocol import DensityModel, Model
+from ._protocol import Model
 from ._tuning import ManyModes, Tuning
+from .density import DensityModel
 
 __all__ = [
     "Batch",

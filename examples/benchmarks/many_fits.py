@@ -1,0 +1,166 @@
+"""Many fits, and fits on a busy machine: what they cost beyond one fit that is alone.
+
+    python examples/benchmarks/many_fits.py
+
+Leave the number of threads as torch and the BLAS have it (no ``OMP_NUM_THREADS``), and nothing else
+running: the first table compares an idle machine with one whose processors are all taken.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+from _common import markdown_table, parse_args, write_results
+from joblib.externals.loky import get_reusable_executor
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+)
+
+SPIN = "while True:\n    pass"
+N_FITS = 5
+BODY = """**A busy machine.** Seconds by the clock of one fit, in a process that has fitted once:
+alone, and beside {n_busy} processes that compute all the time. Medians of {n_fits}
+fits; threads as the packages set them. One thread that shares {n_cores} processors evenly takes
+{even:.1f} times as long; the target is at most twice as long.
+
+{busy}
+
+**A search.** `GridSearchCV` over four step sizes and four folds, {n_search} fits of
+`BayesianMLPClassifier` on breast_cancer, by `n_jobs`. Processor time is that of all processes,
+those of the workers' imports among them. The target with two jobs is 1.1 times the processor time
+of one job.
+
+{search}
+
+**Small fits.** {n_small:,} fits of `BayesianLogisticRegression` with its defaults to 200 rows of 5
+columns take {small:.0f} s of processor time. The target for 1,000 fits is 60 s.
+"""
+
+
+def counts():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 10))
+    return X, rng.poisson(np.exp(0.3 * X[:, 0] + 0.5))
+
+
+TASKS = {
+    "logistic regression, breast_cancer": (BayesianLogisticRegression, load_breast_cancer),
+    "Poisson regression, 2,000 x 10": (lambda: BayesianGLMRegressor(likelihood="poisson"), counts),
+    "network, diabetes": (BayesianMLPRegressor, load_diabetes),
+    "`LogisticRegression`, breast_cancer": (
+        lambda: LogisticRegression(max_iter=5000), load_breast_cancer
+    ),
+    "`MLPRegressor`, diabetes": (
+        lambda: MLPRegressor((100, 100), max_iter=500, random_state=0), load_diabetes
+    ),
+}  # fmt: skip
+
+
+def seconds_of_fits(name, n_fits):
+    """Seconds by the clock of each fit of a task, after one that is not counted."""
+    make, load = TASKS[name]
+    X, y = load() if load is counts else load(return_X_y=True)
+    model = make_pipeline(StandardScaler(), make())
+    found = []
+    for _ in range(1 + n_fits):
+        start = time.perf_counter()
+        model.fit(X, y)
+        found.append(time.perf_counter() - start)
+    return found[1:]
+
+
+def in_own_process(name, n_fits):
+    """The median of :func:`seconds_of_fits`, in a process of its own."""
+    command = [sys.executable, "-W", "ignore", __file__, "--one", name, str(n_fits)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(np.median(json.loads(done.stdout.splitlines()[-1])))
+
+
+def busy_table(n_busy, n_fits, names):
+    lines = []
+    for name in names:
+        alone = in_own_process(name, n_fits)
+        others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(n_busy)]
+        try:
+            beside = in_own_process(name, n_fits)
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+        lines.append([name, f"{alone:.3g} s", f"{beside:.3g} s", f"{beside / alone:.2f}"])
+    return markdown_table(["fit", "alone", "busy", "ratio"], lines)
+
+
+def processor_seconds():
+    """Those of this process and of its children that have ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(use.ru_utime + use.ru_stime for use in map(resource.getrusage, kinds))
+
+
+def search_table(settings):
+    X, y = load_breast_cancer(return_X_y=True)
+    grid = {"bayesianmlpclassifier__step_size": [0.02, 0.05, 0.1, 0.2]}
+    lines, first = [], None
+    for n_jobs in (1, 2):
+        model = BayesianMLPClassifier(sampler="sghmc", random_state=0, **settings)
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), model), grid, cv=4, refit=False,
+            scoring="neg_log_loss", n_jobs=n_jobs,
+        )  # fmt: skip
+        clock, used = time.perf_counter(), processor_seconds()
+        search.fit(X, y)
+        clock = time.perf_counter() - clock
+        get_reusable_executor().shutdown(wait=True)  # ended workers are counted
+        used = processor_seconds() - used
+        first = used if first is None else first
+        lines.append([str(n_jobs), f"{clock:.0f} s", f"{used:.0f} s", f"{used / first:.2f}"])
+    return markdown_table(["`n_jobs`", "by the clock", "processor time", "ratio"], lines)
+
+
+def small_fits(n_fits):
+    """Processor seconds of small fits, each of other rows."""
+    rng = np.random.default_rng(0)
+    start = time.process_time()
+    for seed in range(n_fits):
+        X = rng.standard_normal((200, 5))
+        y = (X[:, 0] + rng.standard_normal(200) > 0.0).astype(int)
+        BayesianLogisticRegression(random_state=seed).fit(X, y)
+    return time.process_time() - start
+
+
+def main():
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(seconds_of_fits(sys.argv[2], int(sys.argv[3]))))
+        return
+    args = parse_args(__doc__, seeds=1, quick_seeds=1)
+    warnings.simplefilter("ignore")
+    os.environ["PYTHONWARNINGS"] = "ignore"  # of workers, too: most step sizes are too small
+    n_cores, n_busy = os.cpu_count() or 1, max(2, os.cpu_count() or 1)
+    n_fits, n_small = (1, 5) if args.short else (N_FITS, 1000)
+    names = list(TASKS)[: 1 if args.short else None]
+    body = BODY.format(
+        busy=busy_table(n_busy, n_fits, names),
+        search=search_table({"max_steps": 50, "n_draws": 4} if args.short else {}),
+        small=small_fits(n_small), n_small=n_small, n_busy=n_busy, n_fits=n_fits, n_cores=n_cores,
+        n_search=16, even=(n_busy + 1) / n_cores,
+    )  # fmt: skip
+    write_results(args, "many_fits", "Many fits, and a busy machine", body)
+
+
+if __name__ == "__main__":
+    main()
