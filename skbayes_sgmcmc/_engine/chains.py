@@ -363,7 +363,7 @@ class Chains:
         """Draw the model's recorded variables given the draws since ``first``, and keep them."""
         model, stop = self.target.model, self.cursor.kept
         places = slice(model.n_parameters), slice(model.n_parameters, None)
-        block = max(1, LIMITS.cache_numbers // model.n_parameters)
+        block = max(1, LIMITS.cache_numbers // model.n_kept)
         for start in range(first, stop, block):
             rows = slice(start, min(start + block, stop))
             theta = decode(self.draws[self.alive, rows, places[0]])

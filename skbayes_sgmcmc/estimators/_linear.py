@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from .._data.scaling import center_and_scale, sparse_scale
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
-from .._validation import check_choice, check_is_fitted
+from .._validation import check_choice, check_is_fitted, is_auto
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORIES, LINEAR, can_learn, check_prior_scale, learned_scale
@@ -120,6 +121,15 @@ class LinearEstimator(SGMCMCEstimator):
             scale = np.where(self._columns.numbers, scale, 1.0)  # indicators stay as they are
             self._x_scale = np.asarray(scale, dtype=np.float64)
         return 1.0 / self._x_scale
+
+    def _run(self, task: Task) -> None:
+        settings = task.settings
+        alone = not task.stream and not self.warm_start  # other rows span another space
+        free = (settings.step_size, settings.gradient, settings.preconditioner, settings.init)
+        if alone and settings.temperature == 1.0 and all(map(is_auto, free)):
+            features = self._columns.of_features(task.rows.x)
+            task = replace(task, model=task.model.in_space_of(features))
+        super()._run(task)
 
     def _check_run(self, run: Run) -> None:
         super()._check_run(run)

@@ -158,10 +158,11 @@ class WhitenedGaussian(Tuning):
 
     def __init__(self, model: CurvedModel):
         super().__init__(model)
-        n_parameters = model.n_parameters
-        if n_parameters > LIMITS.full_hessian:
-            fitting = max(AUTO.least_draws, AUTO.drawn_numbers // n_parameters)
+        n_parameters, n_kept = model.n_parameters, model.n_kept
+        if n_kept > LIMITS.full_hessian:
+            fitting = max(AUTO.least_draws, AUTO.drawn_numbers // n_kept)
             self.most_draws = min(self.most_draws, fitting)
+        if n_parameters > LIMITS.full_hessian:
             self.whole_numbers = max(self.whole_numbers, AUTO.whole_per_parameter * n_parameters)
 
     # centre and curvature -------------------------------------------------------------------------

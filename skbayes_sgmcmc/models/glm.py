@@ -31,7 +31,6 @@ from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import NormalConditionals
-from ._design import make_design
 from ._group_priors import GroupTerm
 from ._linalg import gauss
 from ._protocol import Anchor, LinearForm
@@ -104,7 +103,7 @@ class GLMModel(LinearModel):
         """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, k)."""
         features, offset, known = x
         y = y if known is None else np.hstack([y, known])
-        design = make_design(features, dtype=dtype, device=device, intercept=self.fit_intercept)
+        design = self._design(features, dtype, device)
         fields: dict[str, Any] = {"x": design, "y": self.likelihood.targets(y, dtype, device)}
         if offset is not None:
             fields["offset"] = torch.from_numpy(offset).to(device, dtype)

@@ -21,18 +21,20 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
+from .._draws.storage import decode, encode
 from .._limits import LIMITS
 from .._metric import State
 from ..priors.factorised import Normal, Prior
 from ._blocks import joined_over_blocks, summed_over_blocks
-from ._coefficient_priors import CoefficientPrior, coefficient_prior
+from ._coefficient_priors import CoefficientPrior, LearnedScales, coefficient_prior
 from ._constants import Constant
-from ._design import SparseDesign
+from ._design import Design, SparseDesign, make_design
 from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root
 from ._past import Past
 from ._protocol import Anchor, LinearForm
+from .row_space import RowSpace
 
 Array = NDArray[Any]
 
@@ -87,6 +89,8 @@ class LinearModel(CurvedModel):
         self.past: Past | None = None
         #: a position near the maximum, if one is known, where searches for it begin
         self.start: Array | None = None
+        #: the coordinates of the coefficients, if they are those of the space of the rows
+        self.row_space: RowSpace | None = None
         self.fit_intercept = n_intercepts > 0
         units = np.ones(n_features) if units is None else units
         of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts, parts)
@@ -103,12 +107,30 @@ class LinearModel(CurvedModel):
         self.shapes |= bound.shapes
         self.n_linear = self.n_parameters
         self.shapes |= own_shapes or {}
+        self._own_names = tuple(own_shapes or {})
         #: how many coordinates linear predictors do not use; needed at every step
         self.n_others = self.n_parameters - self.n_used
         self.own_prior = Normal() if own_prior is None else own_prior
         self._own_rates = Constant(np.ones(self.n_parameters - self.n_linear))
         #: typical distances of the parameters from zero
         self.typical = np.concatenate([bound.typical, self._own_rates.values])
+
+    def in_space_of(self, X: Any) -> Self:
+        """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X."""
+        prior = self.coefficient_prior
+        if prior.normal is None or self.terms or not RowSpace.pays(X, self.k):
+            return self
+        space, model = RowSpace.of(X, prior.normal), copy.copy(self)
+        scale: Any = prior.hyper if isinstance(prior, LearnedScales) else 1.0
+        own = {name: self.shapes[name] for name in self._own_names}
+        n_intercepts = self.shapes.get("intercept", (0,))[0]
+        LinearModel.__init__(
+            model, space.rank, self.k, Normal(), scale, n_intercepts, None, own, (), self.own_prior
+        )
+        model.row_space = space
+        model.recorded = {**model.recorded, "beyond": (len(space.units), self.k)}
+        model.draw_recorded = model._draw_recorded
+        return model
 
     def with_past(self, past: Past | None, near: Array | None) -> Self:
         model = copy.copy(self)
@@ -120,9 +142,19 @@ class LinearModel(CurvedModel):
         return np.minimum(0.5 * self.typical, 0.1) * rng.standard_normal(self.n_parameters)
 
     def _draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
-        linear = theta[..., : self.n_linear]
-        found: Array = self.coefficient_prior.draw_recorded(linear, rng, temperatures)
-        return found
+        linear, prior = theta[..., : self.n_linear], self.coefficient_prior
+        found = []
+        if prior.draw_recorded is not None:
+            found.append(prior.draw_recorded(linear, rng, temperatures))
+        if self.row_space is not None:
+            scale = found[0][..., 0] if found else 1.0
+            found.append(self.row_space.beyond(theta.shape[1], self.k, scale, rng))
+        return np.concatenate(found, axis=2)
+
+    def _design(self, X: Any, dtype: torch.dtype, device: str) -> Design:
+        """Rows of the features, in the coordinates of the coefficients."""
+        X = X if self.row_space is None else self.row_space.rows(X)
+        return make_design(X, dtype=dtype, device=device, intercept=self.fit_intercept)
 
     # prior ----------------------------------------------------------------------------------------
 
@@ -199,7 +231,11 @@ class LinearModel(CurvedModel):
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., n_intercepts), and others."""
         parts = self.coefficient_prior.unpack(super().unpack(draws))
-        parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
+        if self.row_space is None:
+            parts["coef"] = np.swapaxes(parts["coef"], -1, -2)
+        else:
+            within, beyond = decode(parts["coef"]), decode(parts.pop("beyond"))
+            parts["coef"] = encode(self.row_space.coefficients(within, beyond), draws.dtype)
         return parts
 
     def _padded(self, vectors: Tensor) -> Tensor:

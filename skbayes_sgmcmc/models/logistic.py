@@ -29,7 +29,6 @@ from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._constants import Constant
-from ._design import make_design
 from ._protocol import Anchor, LinearForm
 from ._sigmoid_means import normal_nodes, sigmoid, sigmoid_means
 from .likelihoods import elementwise_softmax
@@ -82,10 +81,9 @@ class LogisticModel(LinearModel):
         fields: dict[str, Any] = {}
         if self.k == 1:
             sign = np.where(y == 0, np.int8(1), np.int8(-1))  # a byte for each row
-            design = make_design(x, dtype=dtype, device=device, intercept=self.fit_intercept)
-            fields["x"] = design.scale_rows(sign)
+            fields["x"] = self._design(x, dtype, device).scale_rows(sign)
         else:
-            fields["x"] = make_design(x, dtype=dtype, device=device, intercept=self.fit_intercept)
+            fields["x"] = self._design(x, dtype, device)
             fields["y"] = torch.from_numpy(np.eye(self.k)[y]).to(device, dtype)
         weights = None if weight is None else torch.from_numpy(weight).to(device, dtype)
         return Data(fields, len(y), weights)

@@ -1,0 +1,86 @@
+r"""More features than rows: coefficients in the space of the rows, and what no row informs.
+
+With a normal prior of sd s, the coefficients are :math:`V a + s \nu`. The columns of V span the
+rows, so that the likelihood depends on a alone, and :math:`\nu` keeps its prior: it is a standard
+normal vector without a part along V. Chains sample a, as many numbers as there are rows. A learned
+s depends on a alone, too, if :math:`\nu` is integrated out, which is drawn for every kept draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from .._data.chain_random import ChainRandom
+from .._limits import LIMITS
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RowSpace:
+    """Coordinates of the coefficients, for one matrix of features.
+
+    Attributes
+    ----------
+    units : array of shape (n_features,)
+        Prior sds of the coefficients, for a common scale of 1.
+    axes : array of shape (n_features, rank)
+        V, with orthonormal columns.
+    """
+
+    units: Array
+    axes: Array
+
+    @staticmethod
+    def pays(X: Any, k: int) -> bool:
+        """Whether k predictors of rows X are sampled faster, and at all, in such coordinates."""
+        n_rows, n_features = X.shape
+        numbers = X.nnz if sp.issparse(X) else X.size
+        fits = 8 * n_rows * n_features <= LIMITS.auto_bytes
+        few = k * (n_rows + 1) <= LIMITS.full_hessian and 2 * n_rows <= n_features
+        return bool(fits and few and n_rows**2 <= 4 * numbers)
+
+    @classmethod
+    def of(cls, X: Any, units: Array) -> Self:
+        """Those of rows X, (rows, n_features)."""
+        X = X.multiply(units).tocsr() if sp.issparse(X) else X.astype(np.float64) * units
+        products = X @ X.T
+        products = products.toarray() if sp.issparse(products) else products
+        squares, turned = scipy.linalg.eigh(products)
+        # the others are rounding, and move no predictor by as much as the prior's sd times 1e-6
+        clear = squares > max(1e-12 * squares[-1], np.finfo(float).tiny)
+        squares, turned = squares[clear], turned[:, clear]
+        turned = turned * np.sign(turned[np.abs(turned).argmax(axis=0), np.arange(len(squares))])
+        return cls(units, np.asarray(X.T @ (turned / np.sqrt(squares))))
+
+    @property
+    def rank(self) -> int:
+        return self.axes.shape[1]
+
+    def rows(self, X: Any) -> Array:
+        """Features of rows in these coordinates, (rows, rank)."""
+        return np.asarray(X @ (self.units[:, None] * self.axes))
+
+    def beyond(self, n_draws: int, k: int, scale: Any, rng: ChainRandom) -> Array:
+        """s times nu of every chain and draw, (chains, n_draws, n_features * k)."""
+        n = len(self.units)
+        free = rng.normal(n_draws, n * k, dtype=torch.float64).cpu().numpy()
+        flat = free.reshape(-1, n)  # all in one product of matrices
+        flat -= (flat @ self.axes) @ self.axes.T
+        flat = flat.reshape(*free.shape[:2], k, n) * np.asarray(scale)[..., None, None]
+        return flat.swapaxes(2, 3).reshape(free.shape)
+
+    def coefficients(self, within: Array, beyond: Array) -> Array:
+        """Coefficients (..., k, n_features), from a and s nu, which are (..., n, k)."""
+        found = beyond.swapaxes(-1, -2).copy()
+        flat = within.swapaxes(-1, -2).reshape(-1, self.rank)
+        found += (flat @ self.axes.T.astype(flat.dtype)).reshape(found.shape)
+        found *= self.units.astype(found.dtype)
+        return np.asarray(found)

@@ -1,0 +1,160 @@
+"""Linear models with more features than rows, which are sampled in the space of the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from _cases import cases
+
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianOrdinalClassifier,
+    PosteriorSamples,
+)
+from skbayes_sgmcmc.diagnostics import mcse
+from skbayes_sgmcmc.models.row_space import RowSpace
+
+#: bounds are in Monte Carlo standard errors, for the largest of many figures
+FAR = 4.5
+#: with the start that is not left to the default, chains take the coordinates of the features
+IN_FEATURES = {"init": "map"}
+
+
+def rows(n=15, p=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) @ np.diag(rng.uniform(0.5, 2.0, p)) + rng.uniform(0, 3, p)
+    return X, rng.standard_normal(n) + X[:, 0] - X[:, 1]
+
+
+def pooled(model):
+    coef = model.posterior_["coef"]
+    return coef.reshape(-1, coef.shape[-1]) if coef.ndim == 3 else coef.reshape(-1, coef[0, 0].size)
+
+
+@pytest.mark.statistical
+@cases("scale", ["one", "each"])
+def test_the_posterior_of_a_linear_regression_is_the_exact_one(scale):
+    """Means and the covariance of 40 coefficients of 15 rows, by the normal equations."""
+    X, y = rows()
+    s = np.full(X.shape[1], 0.7) if scale == "one" else np.linspace(0.2, 1.5, X.shape[1])
+    model = BayesianGLMRegressor(
+        prior_scale=0.7 if scale == "one" else s, noise=0.8, n_draws=4000, fit_intercept=False,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    unit = float(model._y_scale[0])  # scales of the prior are for standardised targets
+    precision = X.T @ X / 0.8**2 + np.diag((unit * s) ** -2.0)
+    mean, exact = np.linalg.solve(precision, X.T @ y / 0.8**2), np.linalg.inv(precision)
+    draws = pooled(model)
+    assert model.posterior_["coef"].shape[-1] == X.shape[1]
+    away = (draws.mean(0) - mean) / mcse(model.posterior_, "coef").ravel()
+    assert np.abs(away).max() < FAR
+    # the largest relative error of a variance in any direction: 16,000 nearly independent draws
+    root = np.linalg.cholesky(np.linalg.inv(exact))
+    spread = np.linalg.eigvalsh(root.T @ np.cov(draws.T) @ root)
+    assert spread.min() > 0.85
+    assert spread.max() < 1.15
+
+
+LOGISTIC, ORDINAL, GLM = BayesianLogisticRegression, BayesianOrdinalClassifier, BayesianGLMRegressor
+#: estimators with parameters, and the number of classes or counts
+FITS = {
+    "two classes": (LOGISTIC, {}, 2),
+    "three classes": (LOGISTIC, {}, 3),
+    "learned scale": (LOGISTIC, {"prior_scale": "learned"}, 2),
+    "ordered classes": (ORDINAL, {}, 3),
+    "counts": (GLM, {"likelihood": "poisson"}, 4),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@cases("kind", list(FITS))
+def test_draws_have_the_posterior_that_those_in_the_space_of_features_have(kind):
+    """Means of coefficients and of their squares, and of a learned scale and its square."""
+    X, y = rows(n=12, p=30)
+    estimator, own, n_values = FITS[kind]
+    labels = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_values + 1)[1:-1]))
+    fits = [
+        estimator(random_state=0, n_draws=300, **own, **more).fit(X, labels)
+        for more in ({}, IN_FEATURES)
+    ]
+    for name in {"coef", "scale"} & fits[0].posterior_.draws.keys():
+        for power in (1, 2):
+            blocks = [PosteriorSamples({"x": fit.posterior_[name] ** power}) for fit in fits]
+            error = np.hypot(*(mcse(block, "x") for block in blocks))
+            away = np.abs(blocks[0].mean("x") - blocks[1].mean("x")) / error
+            assert away.max() < FAR, (name, power)
+
+
+def test_what_no_row_informs_keeps_its_prior():
+    """It is orthogonal to the rows, of the prior's sd, and independent from draw to draw."""
+    X, _ = rows(n=6, p=200)
+    units = np.linspace(0.5, 2.0, 200)
+
+    class Numbers:
+        def normal(self, n_draws, size, dtype):
+            torch.manual_seed(0)
+            return torch.randn(2, n_draws, size, dtype=dtype)
+
+    space = RowSpace.of(X, units)
+    assert space.rank == 6
+    np.testing.assert_allclose(space.axes.T @ space.axes, np.eye(6), atol=1e-9)
+    beyond = space.beyond(50, 1, np.full((2, 50), 3.0), Numbers())
+    coef = space.coefficients(np.zeros((2, 50, 6, 1)), beyond[..., None])[..., 0, :]
+    np.testing.assert_allclose(coef @ X.T, 0.0, atol=1e-8)
+    # a chi-square of 19,400 degrees of freedom
+    assert np.mean((coef / units) ** 2) / 9.0 * 200 / 194 == pytest.approx(1.0, abs=0.05)
+    a = np.random.default_rng(0).standard_normal((4, 6, 1))
+    found = space.coefficients(a, np.zeros((4, 200, 1)))[:, 0]
+    np.testing.assert_allclose(found @ X.T, a[..., 0] @ space.rows(X).T)
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_sparse_rows_and_repeated_ones():
+    """The draws of a CSR matrix are those of its dense rows; equal rows span one direction."""
+    rng = np.random.default_rng(0)
+    X = sp.random(20, 90, density=0.3, random_state=0, format="csr")
+    X = sp.vstack([X, X[:4]]).tocsr()
+    y = rng.integers(0, 2, 24)
+    short = {"n_draws": 20, "burn_in": 50, "thinning": 1, "n_chains": 2, "random_state": 0}
+    coef = [
+        BayesianLogisticRegression(**short).fit(some, y).posterior_["coef"]
+        for some in (X, X.toarray())
+    ]
+    np.testing.assert_allclose(*coef, rtol=1e-6, atol=1e-8)
+    assert RowSpace.of(X, np.ones(90)).rank == 20
+
+
+@pytest.mark.statistical
+def test_a_temperature_counts_where_no_row_informs():
+    """The variance of what no row informs is that of the prior times the temperature."""
+    X, y = rows(n=6, p=40)
+    model = BayesianLogisticRegression(temperature=0.25, random_state=0).fit(X, y > 0)
+    coef = pooled(model)
+    free = coef - coef @ np.linalg.pinv(X) @ X
+    assert np.mean(free**2) * 40 / 34 == pytest.approx(0.25, rel=0.05)
+
+
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_a_warm_start_with_other_rows():
+    """They span another space: the second fit agrees with one that begins anew."""
+    (X, y), (X2, y2) = rows(seed=0), rows(seed=1)
+    warm = BayesianLogisticRegression(warm_start=True, random_state=0).fit(X, y > 0)
+    warm.fit(X2, y2 > 0)
+    anew = BayesianLogisticRegression(random_state=0).fit(X2, y2 > 0)
+    away = np.abs(pooled(warm).mean(0) - pooled(anew).mean(0)) / pooled(anew).std(0)
+    assert away.max() < 0.2
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_streams_and_log_joint_have_all_coefficients():
+    X, y = rows(n=10, p=25)
+    model = BayesianLogisticRegression(n_draws=4, n_chains=2, random_state=0)
+    assert model.log_joint(X, y > 0).unpack(torch.zeros(1, 26))["coef"].shape[-1] == 25
+    for part in (slice(5), slice(5, None)):
+        model.partial_fit(X[part], y[part] > 0, classes=[False, True])
+    assert model.coef_.shape[-1] == 25
