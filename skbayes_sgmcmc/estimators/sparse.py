@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
 from ..schedules import MixingDistance, Schedule
+from ._classes import columns
 from ._network import NetworkClassifier
 from ._sparse import SparsePerceptron
 
@@ -280,4 +281,5 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         return ReferenceClass(super()._make_network(1))
 
     def _fitted(self, X: Any, target: Any) -> tuple[Any, Any]:
-        return self._mean_proba(X), np.eye(len(self.classes_))[target]
+        classes = zip(self._classes.sizes, columns(target), strict=True)
+        return self._mean_proba(X), np.hstack([np.eye(size)[code] for size, code in classes])
