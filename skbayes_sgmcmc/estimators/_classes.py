@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from itertools import starmap
 from typing import Any, Self
 
@@ -215,7 +214,7 @@ class Classes:
 
     def most_probable(self, proba: Array) -> Array:
         """Codes of the most probable classes."""
-        return self.per_target(partial(np.argmax, axis=-1), proba)
+        return self.per_target(lambda p: np.asarray(p.argmax(axis=-1)), proba)
 
     def shaped(self, values: Array, axis: int = -1) -> Any:
         """Probabilities as users get them: of the label 1, or a list with one array a target."""

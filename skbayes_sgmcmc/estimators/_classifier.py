@@ -66,8 +66,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         X : array, CSR matrix or table of shape (n_samples, n_features)
             Rows. Estimators with ``categorical_features`` take tables of pandas, polars and pyarrow
             with categories and gaps.
-        y : array of shape (n_samples,)
-            Labels of at least two classes.
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+            Labels of at least two classes. Classifiers with a network take several columns, in a
+            sparse format, too: labels of 0 and 1 (multilabel), or any others (multi-output).
         sample_weight : array of shape (n_samples,) or None, default=None
             Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
 
@@ -105,10 +106,11 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
             New rows.
-        y : array of shape (n_samples,)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
             Their labels.
-        classes : array of shape (n_classes,) or None, default=None
+        classes : array of shape (n_classes,), list of arrays or None, default=None
             All classes of the stream. Required in the first call, unless y contains all classes.
+            If y has several columns: a list with the classes of each, or None if they are 0 and 1.
         sample_weight : array of shape (n_samples,) or None, default=None
             Nonnegative weights of the rows, as for ``fit``.
 

@@ -176,8 +176,9 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         batch norms, and if the sampler injects no noise of this kind.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
-    classes_ : array of shape (n_classes,)
-        Class labels.
+    classes_ : array of shape (n_classes,), or list of arrays
+        Class labels; with several targets, a list with those of each, or the numbers of the columns
+        of y if all labels are 0 and 1.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``
@@ -213,7 +214,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
         prune: float | Pruning | None = None,
         threshold: float = 0.5,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "psgld",
