@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._exceptions import not_allowed
 from .._pipelines import called_from
 from .._sklearn import ClassifierMixin
-from .._validation import check_consistent_length, check_sample_weight
+from .._validation import check_consistent_length, check_is_fitted, check_sample_weight
 from ._classes import Classes
 
 Array = NDArray[Any]
@@ -29,6 +29,7 @@ class ProbabilityClassifier(ClassifierMixin):
 
     @property
     def _classes(self) -> Classes:
+        check_is_fitted(self, "classes_")
         return Classes.of(self)
 
     def _known_codes(self, y: Any) -> Array:
