@@ -45,6 +45,11 @@ def fitted(calibrate=True, **options):
     return BayesianMLPClassifier(calibrate=calibrate, **SHORT | options).fit(X, y)
 
 
+def power_of(proba, codes, weight):
+    """The power of one target."""
+    return best_power([proba], [codes], weight)
+
+
 @pytest.fixture(scope="module")
 def usual():
     """Not to be changed."""
@@ -74,8 +79,8 @@ def test_the_power_that_was_lost_is_found(power):
     p = softmax(logits, axis=1)
     codes = (rng.random((len(p), 1)) > p.cumsum(1)[:, :-1]).sum(1)
     seen, one = softmax(logits / power, axis=1), np.ones(len(p))
-    assert best_power(seen, codes, one) == pytest.approx(power, rel=0.03)
-    single = [best_power(seen[[i]], codes[[i]], one[:1]) for i in range(100)]
+    assert power_of(seen, codes, one) == pytest.approx(power, rel=0.03)
+    single = [power_of(seen[[i]], codes[[i]], one[:1]) for i in range(100)]
     assert np.median(np.abs(np.log(single))) < 0.1
     assert np.abs(np.log(single)).max() < 0.5
 
@@ -84,9 +89,9 @@ def test_rows_count_by_their_weights_and_zeros_are_no_error():
     """A weight of two is a row twice; a class with probability zero has a finite logarithm."""
     p = np.array([[0.6, 0.4], [0.7, 0.3], [0.2, 0.8], [1.0, 0.0]])
     codes = np.array([0, 1, 1, 0])
-    twice = best_power(np.repeat(p, 2, axis=0), np.repeat(codes, 2), np.ones(8))
-    assert best_power(p, codes, np.full(4, 2.0)) == pytest.approx(twice, rel=1e-6)
-    assert np.isfinite(best_power(p, np.array([0, 1, 1, 1]), np.ones(4)))
+    twice = power_of(np.repeat(p, 2, axis=0), np.repeat(codes, 2), np.ones(8))
+    assert power_of(p, codes, np.full(4, 2.0)) == pytest.approx(twice, rel=1e-6)
+    assert np.isfinite(power_of(p, np.array([0, 1, 1, 1]), np.ones(4)))
 
 
 @pytest.mark.statistical
@@ -100,11 +105,11 @@ def test_one_row_whose_class_no_draw_thought_possible_does_not_outweigh_the_othe
     p = softmax(2.0 * rng.standard_normal((360, 10)), axis=1)
     codes = (rng.random((len(p), 1)) > p.cumsum(1)[:, :-1]).sum(1)
     seen = softmax(np.log(p) / 1.8, axis=1)
-    known = best_power(with_one_more_draw(seen, 200), codes, np.ones(360))
-    assert known == pytest.approx(best_power(seen, codes, np.ones(360)), rel=0.02)
+    known = power_of(with_one_more_draw(seen, 200), codes, np.ones(360))
+    assert known == pytest.approx(power_of(seen, codes, np.ones(360)), rel=0.02)
     seen[0], codes[0] = np.eye(10)[3], 4
-    assert best_power(seen, codes, np.ones(360)) < 1.0
-    assert best_power(with_one_more_draw(seen, 200), codes, np.ones(360)) == pytest.approx(
+    assert power_of(seen, codes, np.ones(360)) < 1.0
+    assert power_of(with_one_more_draw(seen, 200), codes, np.ones(360)) == pytest.approx(
         known, rel=0.1
     )
 

@@ -10,7 +10,7 @@ import torch
 from sklearn.datasets import load_diabetes, load_wine
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
-from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.likelihoods import Categorical, Categoricals, Gaussian, Heteroscedastic
 from skbayes_sgmcmc.models.networks.delayed_outputs import SHARE
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 
 LIKELIHOODS = {
     "classes": lambda k: Categorical(),
+    "several targets": lambda k: Categoricals((k, 2, 1, k)),
     "one noise": lambda k: Gaussian(k, None),
     "given noise": lambda k: Gaussian(k, np.linspace(0.2, 1.5, k)),
     "noise of rows": lambda k: Heteroscedastic(k, np.linspace(0.0, 0.1, k)),
@@ -41,7 +42,12 @@ def problem(
     likelihood = LIKELIHOODS[kind](k)
     n_outputs = k if kind == "classes" else likelihood.n_outputs
     model = NetworkModel(MLP((p, *hidden, n_outputs), activation), likelihood, Normal(), "fan_in")
-    y = rng.integers(k, size=n) if kind == "classes" else rng.standard_normal((n, k))
+    if kind == "classes":
+        y = rng.integers(k, size=n)
+    elif kind == "several targets":
+        y = np.stack([rng.integers(size, size=n) for size in likelihood.sizes], axis=1)
+    else:
+        y = rng.standard_normal((n, k))
     weight = rng.exponential(size=n) if weighted else None
     dtype = getattr(torch, dtype)
     data = model.make_data(rng.standard_normal((n, p)), y, weight, dtype, "cpu")

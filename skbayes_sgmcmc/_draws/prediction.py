@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,10 +57,11 @@ def average(predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Arr
 
 
 def uncertainty(
-    predict: Predict, x: Any, n_draws: int, n_outputs: int, weights: Array | None
+    predict: Predict, x: Any, n_draws: int, sizes: Sequence[int], weights: Array | None
 ) -> Bunch:
-    """Total, aleatoric and epistemic uncertainty in nats, each of shape (rows,).
+    """Total, aleatoric and epistemic uncertainty in nats, each of shape (rows, targets).
 
+    ``sizes`` are the numbers of classes of the targets, which have these outputs one after another.
     The total uncertainty is the entropy of the averaged probabilities. The aleatoric uncertainty is
     the average over draws of the entropy of each draw's probabilities. The epistemic uncertainty is
     the difference: the mutual information between label and parameters.
@@ -68,10 +69,15 @@ def uncertainty(
 
     def with_entropy(draws: slice, part: Any) -> Array:
         p = predict(draws, part)
-        return np.concatenate([p, entropy(p)[:, :, None]], axis=2)
+        return np.concatenate([p, entropies(p)], axis=2)
 
-    averaged = average(with_entropy, x, n_draws, n_outputs + 1, weights)
-    total, aleatoric = entropy(averaged[:, :-1]), averaged[:, -1]
+    def entropies(p: Array) -> Array:
+        parts = np.split(p, np.cumsum(sizes)[:-1], axis=-1)
+        return np.stack([entropy(part) for part in parts], axis=-1)
+
+    n_outputs = sum(sizes)
+    averaged = average(with_entropy, x, n_draws, n_outputs + len(sizes), weights)
+    total, aleatoric = entropies(averaged[:, :n_outputs]), averaged[:, n_outputs:]
     return Bunch(total=total, aleatoric=aleatoric, epistemic=np.maximum(total - aleatoric, 0.0))
 
 

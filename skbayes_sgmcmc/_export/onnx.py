@@ -43,8 +43,9 @@ def to_torch(estimator: Any, *, n_draws: int | None = None) -> nn.Module:
     torch.nn.Module
         Module in evaluation mode, on the CPU, in float32 and without gradients. Its input are rows
         (n, n_features) as for ``predict``; the module includes the standardisation. For a
-        classifier, it returns class probabilities (n, n_classes). For a regressor, it returns the
-        mean and the standard deviation of a new observation, each of shape (n,) or (n, n_outputs).
+        classifier, it returns class probabilities (n, n_classes), or as ``predict_proba`` those of
+        several targets: an array or a tuple. For a regressor, it returns the mean and the standard
+        deviation of a new observation, each of shape (n,) or (n, n_outputs).
         ``torch.export.export`` accepts the module with a dynamic number of rows.
 
     Raises
@@ -126,8 +127,9 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     ``(n, *shape of a row)`` if the estimator was fitted to images or to other rows that are not
     flat.
     For a classifier, the output is "probabilities" of shape (n, n_classes), in the order of
-    ``classes_``. The metadata of the model contain ``classes_`` as JSON under "classes". For a
-    regressor, the outputs are "mean" and "std".
+    ``classes_``. The metadata of the model contain ``classes_`` as JSON under "classes". With
+    several targets, there is one output of the probabilities of 1, or "probabilities_0" and so on,
+    as ``predict_proba`` has one array or a list. For a regressor, the outputs are "mean" and "std".
 
     Examples
     --------
@@ -159,16 +161,25 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
         )
     module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
     classifier = is_classifier(last)
-    outputs = ["probabilities"] if classifier else ["mean", "std"]
+    outputs = _output_names(last.classes_) if classifier else ["mean", "std"]
     row_shape = getattr(last, "_shape_in", None) or (estimator.n_features_in_,)  # as in fit
     program = _program(module, row_shape, outputs)
     if classifier:
-        program.model.metadata_props["classes"] = json.dumps(last.classes_.tolist())
+        several, known = isinstance(last.classes_, list), last.classes_
+        listed = [each.tolist() for each in known] if several else known.tolist()
+        program.model.metadata_props["classes"] = json.dumps(listed)
     # beside the file and then moved there: readers never see half of it
     with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
         program.save(Path(folder) / path.name)
         for part in sorted(Path(folder).iterdir(), reverse=True):  # the model after its data
             os.replace(part, path.absolute().parent / part.name)
+
+
+def _output_names(classes: Any) -> list[str]:
+    """Names of a classifier's outputs: several if ``classes_`` is a list with those of targets."""
+    if not isinstance(classes, list):
+        return ["probabilities"]
+    return [f"probabilities_{j}" for j in range(len(classes))]
 
 
 def _program(module: nn.Module, row_shape: tuple[int, ...], outputs: list[str]) -> Any:

@@ -169,28 +169,40 @@ def times_slope(z, h, n, activation, out):
 
 
 @part
-def categorical(f, labels, k, weight, log_p, bits, g):
-    """Log probabilities of the classes of rows, and the slopes of -weight log p in f."""
+def categorical(f, labels, sizes, weight, log_p, bits, g):
+    """Log probabilities of the classes of rows, and the slopes of -weight log p in f.
+
+    Each target has its ``labels`` (ROWS,) and its number of classes, and the outputs f after those
+    of the target before it.
+    """
+    top, total = g[sizes.sum()], g[sizes.sum() + 1]
     for r in range(ROWS):
-        log_p[r] = f[0, r]
-        g[k, r] = ZERO
-    for j in range(1, k):
+        log_p[r] = ZERO
+    first = 0
+    for target in range(len(sizes)):
+        end = first + sizes[target]
         for r in range(ROWS):
-            log_p[r] = max(log_p[r], f[j, r])
-    for j in range(k):
+            top[r] = f[first, r]
+            total[r] = ZERO
+        for j in range(first + 1, end):
+            for r in range(ROWS):
+                top[r] = max(top[r], f[j, r])
+        for j in range(first, end):
+            for r in range(ROWS):
+                f[j, r] -= top[r]
+                g[j, r] = f[j, r]
+            exp_all(g[j], bits)
+            for r in range(ROWS):
+                total[r] += g[j, r]
+        for j in range(first, end):
+            for r in range(ROWS):
+                g[j, r] *= weight[r] / total[r]
+        log_all(total, bits)
         for r in range(ROWS):
-            f[j, r] -= log_p[r]
-            g[j, r] = f[j, r]
-        exp_all(g[j], bits)
-        for r in range(ROWS):
-            g[k, r] += g[j, r]
-    for j in range(k):
-        for r in range(ROWS):
-            g[j, r] *= weight[r] / g[k, r]
-    log_all(g[k], bits)
-    for r in range(ROWS):
-        log_p[r] = f[labels[r], r] - g[k, r]
-        g[labels[r], r] -= weight[r]
+            chosen = first + labels[target, r]
+            log_p[r] += f[chosen, r] - total[r]
+            g[chosen, r] -= weight[r]
+        first = end
 
 
 @part
@@ -245,18 +257,20 @@ def add_gradient(theta, rows, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
     ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
-    (chains or 1, rows, columns) and the targets ``y`` (chains or 1, rows, k) or ``labels`` (chains
-    or 1, rows) are of all chains or of each; so are the weights. ``log_noise`` (k,) are the log sds
-    of normal targets, to which a chain may add its own; of noise that depends on the row, it is the
-    log of the typical sd, and ``share`` (chains,) the part of the outputs that depend on the row.
+    (chains or 1, rows, columns) and the targets ``y`` or ``labels`` (chains or 1, rows, k) are of
+    all chains or of each; so are the weights. Targets with labels have ``classes`` (k,) classes.
+    ``log_noise`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
+    that depends on the row, it is the log of the typical sd, and ``share`` (chains,) the part of
+    the outputs that depend on the row.
     """
-    x, y, labels, weight, sizes, activation, kind, log_noise, floor, share = rows
+    x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
-    n_targets = 1 if kind == CATEGORICAL else y.shape[2]
+    n_targets = labels.shape[2] if kind == CATEGORICAL else y.shape[2]
     h = np.empty((n_layers, sizes[:-1].max(), ROWS), np.float32)
     z = np.empty((sizes.max(), ROWS), np.float32)
-    g = np.empty((sizes.max() + 1, ROWS), np.float32)
-    targets, codes = np.zeros((n_targets, ROWS), np.float32), np.zeros(ROWS, np.int64)
+    g = np.empty((sizes.max() + 2, ROWS), np.float32)
+    targets = np.zeros((n_targets, ROWS), np.float32)
+    codes = np.zeros((n_targets, ROWS), np.int64)
     w, log_p, bits = (
         np.zeros(ROWS, np.float32),
         np.empty(ROWS, np.float32),
@@ -275,7 +289,8 @@ def add_gradient(theta, rows, slope, total):
                 w[:n] = weight[c, start : start + n]
             if kind == CATEGORICAL:
                 if c < len(labels):
-                    codes[:n] = labels[c, start : start + n]
+                    for j in range(n_targets):
+                        codes[j, :n] = labels[c, start : start + n, j]
             elif c < len(y):
                 for j in range(n_targets):
                     targets[j, :n] = y[c, start : start + n, j]
@@ -289,7 +304,7 @@ def add_gradient(theta, rows, slope, total):
                 if layer < n_layers - 1:
                     activate(z, n_out, activation, bits, h[layer + 1])
             if kind == CATEGORICAL:
-                categorical(z, codes, k, w, log_p, bits, g)
+                categorical(z, codes, classes, w, log_p, bits, g)
             elif kind == GAUSSIAN:
                 gaussian(z, targets, k, log_noise, theta[c], at, w, log_p, g, slope[c])
             else:

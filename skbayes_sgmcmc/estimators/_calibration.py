@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .._data.rows import bytes_in_memory
 from .._exceptions import SamplingError, silent, warn
 from .._limits import LIMITS
 from .._validation import check_random_state, is_auto
+from ._classes import columns
 from ._fitting import Task
 from ._mixing import short_name
 from ._network import NetworkClassifier
@@ -92,7 +94,8 @@ class CalibratedClassifier(NetworkClassifier):
             return
         rows = np.concatenate(parts)
         given = task.rows.some(rows)
-        self.calibration_power_ = best_power(np.concatenate(found), given.target, given.weights())
+        proba, codes = self._classes.parts(np.concatenate(found)), columns(given.target)
+        self.calibration_power_ = best_power(proba, codes, given.weights())
 
     def _calibrates(self, task: Task) -> bool:
         """Whether this fit is calibrated."""
@@ -109,7 +112,8 @@ class CalibratedClassifier(NetworkClassifier):
 
         Every class keeps a row, without which a shorter run would not know the class.
         """
-        others = np.setdiff1d(np.arange(len(codes)), np.unique(codes, return_index=True)[1])
+        firsts = [np.unique(column, return_index=True)[1] for column in columns(codes)]
+        others = np.setdiff1d(np.arange(len(codes)), np.concatenate(firsts))
         size = max(1, len(others) // CALIBRATION.folds)
         enough = math.ceil(CALIBRATION.enough_rows / size)
         n_parts = min(CALIBRATION.most_folds, enough, len(others) // size)
@@ -121,7 +125,7 @@ class CalibratedClassifier(NetworkClassifier):
         return math.ceil(max(CALIBRATION.share * self._most_steps, least))
 
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
-        """Probabilities of some rows, given the others, by a shorter run."""
+        """Probabilities (rows, outputs) of some rows, given the others, by a shorter run."""
         others = np.setdiff1d(np.arange(task.rows.n_rows), rows)
         one = copy.copy(self)
         one.n_draws = min(CALIBRATION.draws, self.n_draws_, n_steps)
@@ -137,15 +141,14 @@ class CalibratedClassifier(NetworkClassifier):
             given = task.rows.some(others)
             one._run(Task(one._make_model(given, first=True), given, one._settings()))
         held_out = one._mean_proba(task.rows.x[rows])
-        return with_one_more_draw(held_out, one.n_chains_ * one.n_draws_)
+        one_more = partial(with_one_more_draw, n_draws=one.n_chains_ * one.n_draws_)
+        return self._classes.in_each(one_more, held_out)
 
     def _mean_proba(self, x: Any) -> Array:
-        proba = super()._mean_proba(x)
-        return (
-            proba
-            if self.calibration_power_ == 1.0
-            else softmax(self.calibration_power_ * logs(proba), axis=1)
-        )
+        proba, power = super()._mean_proba(x), self.calibration_power_
+        if power == 1.0:
+            return proba
+        return self._classes.in_each(partial(softmax, axis=1), power * logs(proba))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from torch.nn import Sequential
@@ -154,7 +157,7 @@ class CalibratedClassifier(NetworkClassifier):
 
         mean = super()._ensemble(chosen, weights)
         power = self.calibration_power_
-        return mean if power == 1.0 else Sequential(mean, Power(power))
+        return mean if power == 1.0 else Sequential(mean, Power(power, self._classes.sizes))
 
 
 def logs(proba: Array) -> Array:
@@ -171,16 +174,18 @@ def with_one_more_draw(proba: Array, n_draws: int) -> Array:
     return (n_draws * proba + 1.0 / proba.shape[1]) / (n_draws + 1)
 
 
-def best_power(proba: Array, codes: Array, weight: Array) -> float:
+def best_power(proba: list[Array], codes: list[Array], weight: Array) -> float:
     """The power, a posteriori, with which probabilities (rows, classes) predict the codes best.
 
-    The logarithm of the power is normal a priori, so that few rows do not move it far from 1.
+    Both have an array for each target, and all targets have the same power. Its logarithm is normal
+    a priori, so that few rows do not move it far from 1.
     """
-    log_p, rows = logs(proba), np.arange(len(codes))
+    log_p, rows = list(map(logs, proba)), np.arange(len(weight))
 
     def potential(log_power: float) -> float:
-        given = log_softmax(np.exp(log_power) * log_p, axis=1)[rows, codes]
-        return float(0.5 * (log_power / CALIBRATION.log_power_sd) ** 2 - weight @ given)
+        power = np.exp(log_power)
+        given = [log_softmax(power * z, axis=1)[rows, c] for z, c in zip(log_p, codes, strict=True)]
+        return float(0.5 * (log_power / CALIBRATION.log_power_sd) ** 2 - weight @ sum(given))
 
     bounds = (-CALIBRATION.most_log_power, CALIBRATION.most_log_power)
     return float(np.exp(minimize_scalar(potential, bounds=bounds, method="bounded").x))

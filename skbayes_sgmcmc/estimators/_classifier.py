@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import Bunch
+from sklearn.utils import Bunch, get_tags
 
 from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed, warn
-from .._labels import codes_of, in_order, known_codes, label_array
+from .._labels import codes_of, in_order, label_array
 from .._limits import LIMITS
 from .._validation import (
     central,
@@ -24,9 +25,9 @@ from .._validation import (
     check_is_fitted,
     check_predictions,
     check_real,
-    class_weights,
 )
 from ._base import SGMCMCEstimator
+from ._classes import Classes, Kind, columns, n_columns
 from ._fitting import Task
 from ._log_joint import log_joint
 from ._mixing import short_name
@@ -65,8 +66,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         X : array, CSR matrix or table of shape (n_samples, n_features)
             Rows. Estimators with ``categorical_features`` take tables of pandas, polars and pyarrow
             with categories and gaps.
-        y : array of shape (n_samples,)
-            Labels of at least two classes.
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+            Labels of at least two classes. Classifiers with a network take several columns, in a
+            sparse format, too: labels of 0 and 1 (multilabel), or any others (multi-output).
         sample_weight : array of shape (n_samples,) or None, default=None
             Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
 
@@ -104,10 +106,11 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
             New rows.
-        y : array of shape (n_samples,)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
             Their labels.
-        classes : array of shape (n_classes,) or None, default=None
+        classes : array of shape (n_classes,), list of arrays or None, default=None
             All classes of the stream. Required in the first call, unless y contains all classes.
+            If y has several columns: a list with the classes of each, or None if they are 0 and 1.
         sample_weight : array of shape (n_samples,) or None, default=None
             Nonnegative weights of the rows, as for ``fit``.
 
@@ -131,58 +134,80 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         classes: Any = None,
     ) -> KeptRows:
         X, labels = self._validate_xy(X, y, reset=first)
-        if stream:
-            known = self._classes_of_stream(labels, y, classes, first=first)
-        else:
+        labels = labels.toarray() if sp.issparse(labels) else labels
+        if not stream:
             self._check_labels(labels, y)
-            known = in_order(np.unique(labels), self._declared_order(labels, y))
-        codes = codes_of(labels, known)
-        if (codes < 0).any():
-            unseen = np.unique(labels[codes < 0]).tolist()
-            raise not_allowed(
-                f"y has labels {unseen} that are not in classes={known.tolist()}: give all classes "
-                "in the first call of partial_fit.",
-                "a-later-call-of-partial_fit-differs",
-            )
+            known = self._found_classes(labels, y)
+        elif first:
+            known = self._first_classes(labels, y, classes)
+        else:
+            known = self._same_classes(labels, y, classes)
+        remedy = "give all classes in the first call of partial_fit."
+        codes = known.known_codes(labels, "classes", remedy, "a-later-call-of-partial_fit-differs")
         rows = self._weighted_rows(X, codes, known, sample_weight)
-        present = np.count_nonzero(np.bincount(rows.target))
+        present = max(len(np.unique(code)) for code in columns(rows.target))
         if present < 2 and not stream:
+            where = " in each column" if known.several else ""
             raise not_allowed(
-                f"y has {present} class with positive weight: classification needs at least 2 "
-                "classes."
+                f"y has {present} class with positive weight{where}: classification needs at least "
+                "2 classes."
             )
         if first:
             self._stream_classes, self._order_warned = None, False
-        self.classes_ = known
+        self.classes_, self._multilabel = known.attribute, known.kind is Kind.MULTILABEL
         return rows
 
-    def _classes_of_stream(self, labels: Array, y: Any, classes: Any, *, first: bool) -> Array:
+    def _found_classes(self, labels: Array, *given: Any) -> Classes:
+        """The classes that labels have."""
+        found = list(map(np.unique, columns(labels)))
+        if labels.ndim == 2:
+            return Classes.of_several(found)
+        return Classes((in_order(found[0], self._declared_order(labels, *given)),))
+
+    def _first_classes(self, labels: Array, y: Any, classes: Any) -> Classes:
         """The classes of a stream, given by its first call or, if it gives none, by its labels."""
-        self._check_labels(labels, y, classes if first else self.classes_)
-        if first:
+        self._check_labels(labels, y, classes)
+        if labels.ndim == 2:
+            known = (
+                self._found_classes(labels)
+                if classes is None
+                else Classes.given_for(labels, classes)
+            )
+        else:
             declared = self._declared_order(labels, classes, y)
             listed = declared if classes is None else classes
-            known = np.unique(labels if listed is None else label_array("classes", listed))
-            known = in_order(known, declared)
-            if len(known) < 2:
-                raise not_allowed(
-                    f"classes={known.tolist()} is not allowed: give all classes (at least 2) in "
-                    "the first call of partial_fit.",
-                    "a-later-call-of-partial_fit-differs",
-                )
-            return known
-        known = self.classes_
-        again = known if classes is None else np.unique(label_array("classes", classes))
-        if len(again) != len(known) or (codes_of(again, known) < 0).any():
+            found = np.unique(labels if listed is None else label_array("classes", listed))
+            known = Classes((in_order(found, declared),))
+        if max(known.sizes) < 2:
             raise not_allowed(
-                f"classes={classes!r} is not allowed: the first call gave {known.tolist()}. "
+                f"classes={known.listed} is not allowed: give all classes (at least 2) in the "
+                "first call of partial_fit.",
+                "a-later-call-of-partial_fit-differs",
+            )
+        return known
+
+    def _same_classes(self, labels: Array, y: Any, classes: Any) -> Classes:
+        """The classes of a stream in its later calls, which may give them again."""
+        known = self._classes
+        known.check_shape(labels)
+        self._check_labels(labels, y, self.classes_)
+        if classes is None:
+            return known
+        if known.several:
+            again = Classes.given_for(labels, classes)
+        else:
+            again = Classes((np.unique(label_array("classes", classes)),))
+        pairs = zip(again.of_each, known.of_each, strict=True)
+        if any(len(a) != len(b) or (codes_of(a, b) < 0).any() for a, b in pairs):
+            raise not_allowed(
+                f"classes={classes!r} is not allowed: the first call gave {known.listed}. "
                 "Give the same classes, or None.",
                 "a-later-call-of-partial_fit-differs",
             )
         return known
 
     def _meaning(self) -> tuple[Any, ...]:
-        return self._columns.meaning, self.classes_.tolist()
+        return self._columns.meaning, self._classes.listed
 
     def _judge(self, task: Task) -> None:
         super()._judge(task)
@@ -192,30 +217,30 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             self._calibrate(task)
 
     def _is_complete(self, target: Any, *, after_others: bool) -> bool:
-        seen = np.bincount(target, minlength=len(self.classes_)) > 0
+        seen = self._classes.counts(target) > 0
         if after_others and self._stream_classes is not None:
             seen |= self._stream_classes > 0
         return bool(seen.all())
 
     def _check_classes(self, codes: Array) -> None:
         """Warn once if the rows of a stream seem to come class by class, unless they are kept."""
-        new = np.bincount(codes, minlength=len(self.classes_))
+        new, names = self._classes.counts(codes), self._classes.names
         seen = new if self._stream_classes is None else self._stream_classes + new
         warned, rows = self._order_warned, self._stream_rows or 0.0
-        missing = self.classes_[seen == 0].tolist()
-        chance = (1.0 - seen / seen.sum()) ** len(codes)
-        absent = self.classes_[(new == 0) & (chance < UNLIKELY)].tolist()
+        missing = [names[k] for k in np.flatnonzero(seen == 0)]
+        chance = (1.0 - seen / seen[: self._classes.sizes[0]].sum()) ** len(codes)
+        absent = [names[k] for k in np.flatnonzero((new == 0) & (chance < UNLIKELY))]
         what = ""
         if missing and rows >= MANY_ROWS > rows - len(codes):
             what = (
                 f"the first {rows:.0f} rows of the stream of {short_name(self)} have no row of "
-                f"the classes {missing}. If it is sorted by label"
+                f"the classes [{', '.join(missing)}]. If it is sorted by label"
             )
         elif absent:
             what = (
                 f"a call of partial_fit of {short_name(self)} had {len(codes)} rows and none of "
-                f"the classes {absent}, which earlier calls had many of. If rows come class by "
-                "class"
+                f"the classes [{', '.join(absent)}], which earlier calls had many of. If rows come "
+                "class by class"
             )
         # rows that are kept can still be understood when the others have come
         wrong = bool(what) and self._chain_state.memory.rows is None
@@ -231,7 +256,8 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _check_labels(self, labels: Array, y: Any, known: Any = None) -> None:
         """Refuse labels that are no classes; y is as given, ``known`` the classes if given."""
-        check_classification_targets(labels)
+        for column in columns(labels):
+            check_classification_targets(column)
 
     def _declared_order(self, labels: Array, *given: Any) -> Array | None:
         """The order of the classes if the user has declared one that the model knows."""
@@ -240,21 +266,29 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     def _calibrate(self, task: Task) -> None:
         """Calibrate the predictions of a finished fit, for estimators that do."""
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        return validate_xy(self, X, y, reset=reset)
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        several = n_columns(y) > 1
+        if several and not get_tags(self).target_tags.multi_output:
+            raise not_allowed(
+                f"y with {n_columns(y)} columns is not allowed with {type(self).__name__}, which "
+                "has one target: give one column, take BayesianMLPClassifier, or fit one model a "
+                "column with sklearn.multioutput.MultiOutputClassifier."
+            )
+        return validate_xy(self, X, y, reset=reset, multi_output=several)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         return [self._predict_block(draws, x)]
 
     def _given(self, target: Array) -> Array:
-        return self.classes_[target]
+        return self._classes.given(target)
 
-    def _weighted_rows(self, X: Any, codes: Array, classes: Array, sample_weight: Any) -> KeptRows:
+    def _weighted_rows(
+        self, X: Any, codes: Array, classes: Classes, sample_weight: Any
+    ) -> KeptRows:
         factors = None
         if self.class_weight is not None:
             self._weighted(codes, codes, sample_weight)  # our errors, not those of scikit-learn
-            per_class = class_weights(self.class_weight, classes, codes, sample_weight)
-            factors = per_class[codes]
+            factors = classes.weights(self.class_weight, codes, sample_weight)
         return self._weighted(X, codes, sample_weight, factors)
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -276,8 +310,10 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _check_sense(self, rows: KeptRows) -> None:
         """Warn if the fit is plainly nonsense."""
-        codes = rows.target
-        chosen_rows, mass = some_of_each(codes, rows.weights())
+        classes, codes = self._classes, rows.target
+        # of several targets, rows that stand for all of them
+        strata = np.zeros(len(codes), int) if classes.several else codes
+        chosen_rows, mass = some_of_each(strata, rows.weights())
         total = self.posterior_.n_chains * self.posterior_.n_draws
         chosen, weights = self.posterior_.spaced(min(total, SENSE.sample_size))
         predict = self._predictor()
@@ -286,27 +322,31 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             p = np.asarray(predict(chosen[draws], x), dtype=float)
             return np.concatenate([p, np.log(np.maximum(p, np.finfo(float).tiny))], axis=2)
 
-        k, some = len(self.classes_), rows.x[chosen_rows]
+        k, some = classes.n_outputs, rows.x[chosen_rows]
         with np.errstate(all="ignore"):  # what is not finite is refused
             found = prediction.average(with_logs, some, len(chosen), 2 * k, weights)
         check_predictions(found, some)
         n_numbers = sum(math.prod(shape) for shape in self.posterior_.shapes.values())
-        directions = min(n_numbers, len(codes) - int(np.bincount(codes).max()))
-        check_classification(self, found[:, :k], found[:, k:], codes[chosen_rows], mass, directions)
+        both = zip(classes.parts(found[:, :k]), classes.parts(found[:, k:]), strict=True)
+        for j, (code, logs) in enumerate(zip(columns(codes), both, strict=True)):
+            directions = min(n_numbers, len(code) - int(np.bincount(code).max()))
+            of = f" of target {j}" if classes.several else ""
+            if check_classification(self, *logs, code[chosen_rows], mass, directions, of):
+                break
 
     def _mean_proba(self, x: Any) -> Array:
-        """Probabilities (rows, classes), averaged over the draws."""
+        """Probabilities (rows, outputs), averaged over the draws."""
         posterior, predict = self.posterior_, self._predictor()
         n_draws, weights = posterior.n_chains * posterior.n_draws, posterior.pooled_weights()
         with np.errstate(all="ignore"):  # what is not finite is refused
-            proba = prediction.average(predict, x, n_draws, len(self.classes_), weights)
+            proba = prediction.average(predict, x, n_draws, self._classes.n_outputs, weights)
             # rows of draws in float32 sum to 1 up to 1e-7, and scikit-learn warns beyond 1e-8
-            proba /= proba.sum(axis=1, keepdims=True)
+            proba = self._classes.in_each(lambda p: p / p.sum(axis=1, keepdims=True), proba)
         return check_predictions(proba, x)
 
     def predict_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
-    ) -> Array:
+    ) -> Any:
         """Predict the class probabilities of single draws.
 
         Parameters
@@ -324,14 +364,22 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Returns
         -------
         array of shape (n_draws, n_samples, n_classes)
-            For large X, use :meth:`iter_proba_samples`.
+            For large X, use :meth:`iter_proba_samples`. With several targets, its last axis is that
+            of :meth:`predict_proba`, or there is a list with one array a target.
         """
-        return np.concatenate(list(self.iter_proba_samples(X, n_draws, random_state)), axis=1)
+        blocks = list(self._sampled_blocks(X, n_draws, random_state))
+        return self._classes.shaped(np.concatenate(blocks, axis=1))
 
     def iter_proba_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
-    ) -> Iterator[Array]:
+    ) -> Iterator[Any]:
         """Yield :meth:`predict_proba_samples` in blocks (n_draws, rows, n_classes) of rows of X."""
+        yield from map(self._classes.shaped, self._sampled_blocks(X, n_draws, random_state))
+
+    def _sampled_blocks(
+        self, X: Any, n_draws: int | None = None, random_state: Any = None
+    ) -> Iterator[Array]:
+        """Blocks (n_draws, rows, outputs) of the probabilities of draws."""
         X = self._validate_x(X)
         posterior = self.posterior_
         total = posterior.n_chains * posterior.n_draws
@@ -340,8 +388,8 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         yield from self._proba_blocks(posterior.chosen(n_draws, random_state), total, X)
 
     def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
-        """Blocks (n_chosen, rows, n_classes) of the probabilities of chosen pooled draws."""
-        rows_at_once = max(1, LIMITS.block_numbers // (n_chosen * len(self.classes_)))
+        """Blocks (n_chosen, rows, outputs) of the probabilities of chosen pooled draws."""
+        rows_at_once = max(1, LIMITS.block_numbers // (n_chosen * self._classes.n_outputs))
         predict = self._predictor()
         for start in range(0, x.shape[0], rows_at_once):
             rows = x[start : start + rows_at_once]
@@ -350,20 +398,20 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             yield check_predictions(proba, rows)
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
-        codes = []
-        for p in self._proba_blocks(chosen, len(chosen), self._validate_x(X)):
+        def drawn(p: Array) -> Array:
             below = p.cumsum(axis=2)[:, :, :-1]  # without the last, which rounding leaves below 1
-            codes.append((rng.random_sample(p.shape[:2])[:, :, None] > below).sum(axis=2))
-        return self.classes_[np.concatenate(codes, axis=1)]
+            return (rng.random_sample(p.shape[:2])[:, :, None] > below).sum(axis=2)
+
+        blocks = self._proba_blocks(chosen, len(chosen), self._validate_x(X))
+        codes = [self._classes.per_target(drawn, p) for p in blocks]
+        return self._classes.given(np.concatenate(codes, axis=1))
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
-        codes, start = known_codes(y, self.classes_), 0
-        smallest = np.finfo(np.float64).tiny
-        for p in self.iter_proba_samples(X):
-            rows = np.arange(p.shape[1])
-            chosen = p[:, rows, codes[start + rows]]
-            start += len(rows)
-            yield np.log(np.maximum(chosen, smallest))
+        codes, start = self._known_codes(y), 0
+        for p in self._sampled_blocks(X):
+            stop = start + p.shape[1]
+            yield self._classes.log_of_labels(p, codes[start:stop])
+            start = stop
 
     def predict_uncertainty(self, X: Any) -> Bunch:
         """Predict the entropy of the label, in nats, and split it into two parts.
@@ -376,8 +424,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Returns
         -------
         Bunch
-            Arrays of shape (n_samples,). ``total``: entropy of the average over the draws, which
-            is :meth:`predict_proba`, before it is calibrated if it is.
+            Arrays of shape (n_samples,), or (n_samples, n_targets) with several targets.
+            ``total``: entropy of the average over the draws, which is :meth:`predict_proba`, before
+            it is calibrated if it is.
             ``aleatoric``: mean entropy over the draws, which would remain if the parameters were
             known. ``epistemic``: the difference of the two.
         """
@@ -388,13 +437,15 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
                 self._predictor(),
                 X,
                 posterior.n_chains * posterior.n_draws,
-                len(self.classes_),
+                self._classes.sizes,
                 posterior.pooled_weights(),
             )
+        if not self._classes.several:
+            found = Bunch(**{name: values[:, 0] for name, values in found.items()})
         check_predictions(found.total, X)
         return found
 
-    def predict_set(self, X: Any, coverage: float = 0.9) -> Array:
+    def predict_set(self, X: Any, coverage: float = 0.9) -> Any:
         """Predict the smallest sets of classes that together have at least a given probability.
 
         Parameters
@@ -408,6 +459,8 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         -------
         array of shape (n_samples, n_classes), of bool
             Which of ``classes_`` are in the set of each row. The most probable class always is.
+            With several targets, a list with one such array a target; for labels of 0 and 1, these
+            two are the classes.
 
         Notes
         -----
@@ -425,15 +478,19 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         (1, 3)
         """
         check_real("coverage", coverage, low=0.0, high=1.0)
-        proba = self.predict_proba(X)
-        order = np.argsort(-proba, axis=1, kind="stable")
-        falling = np.take_along_axis(proba, order, axis=1)
-        needed = falling.cumsum(axis=1) - falling < coverage  # by the classes before it
-        found = np.zeros(proba.shape, bool)
-        np.put_along_axis(found, order, needed, axis=1)
-        return found
 
-    def predict_proba_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        def smallest(proba: Array) -> Array:
+            order = np.argsort(-proba, axis=1, kind="stable")
+            falling = np.take_along_axis(proba, order, axis=1)
+            needed = falling.cumsum(axis=1) - falling < coverage  # by the classes before it
+            found = np.zeros(proba.shape, bool)
+            np.put_along_axis(found, order, needed, axis=1)
+            return found
+
+        sets = [smallest(proba) for proba in self._classes.parts(self._probabilities(X))]
+        return sets if self._classes.several else sets[0]
+
+    def predict_proba_interval(self, X: Any, coverage: float = 0.9) -> Any:
         """Predict central intervals of the class probabilities, over the posterior.
 
         Parameters
@@ -447,7 +504,8 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         -------
         array of shape (n_samples, n_classes, 2)
             Lower and upper ends of the intervals of the probabilities of single draws, which are
-            not calibrated.
+            not calibrated. With several targets, of the label 1, (n_samples, n_targets, 2), or a
+            list with one array a target, as for :meth:`predict_proba`.
         """
         levels = central(coverage)
         X, weights = self._validate_x(X), self.posterior_.pooled_weights()
@@ -456,7 +514,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             np.moveaxis(quantiles(proba, levels, weights), 0, -1)
             for proba in self._proba_blocks(slice(0, n_draws), n_draws, X)
         ]
-        return np.concatenate(found)
+        return self._classes.shaped(np.concatenate(found), axis=1)
 
     def distill(self, X: Any, **parameters: Any) -> DistilledClassifier:
         """Train one deterministic network to imitate the average over the posterior.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -310,23 +311,30 @@ def _given_scale(prior_scale: Any) -> Any:
 
 
 class NetworkClassifier(NetworkEstimator, BayesianClassifier):
-    """Base class of classifiers that apply a softmax to the outputs of a network."""
+    """Base class of classifiers that apply a softmax to the outputs of a network for a target."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = tags.classifier_tags.multi_label = True
+        return tags
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
-        from ..models.likelihoods import Categorical
+        from ..models.likelihoods import Categorical, Categoricals
 
-        self._n_outputs = len(self.classes_)
+        classes = self._classes
+        self._n_outputs = classes.n_outputs
         if first:
             self._fit_inputs(rows.x, rows.weight)
             self._check_network(rows.x)
-        return self._model(Categorical(), self._n_outputs, LOGIT_GAIN)
+        likelihood = Categoricals(classes.sizes) if classes.several else Categorical()
+        return self._model(likelihood, self._n_outputs, LOGIT_GAIN)
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
         with np.errstate(over="ignore"):  # outputs that are further apart than the largest number
-            return np.asarray(softmax(self._outputs(draws, x), axis=2))
+            return self._classes.in_each(partial(softmax, axis=2), self._outputs(draws, x))
 
     def _output_labels(self) -> list[str]:
-        return [f"class {name!r} in " for name in self.classes_.tolist()]
+        return [f"class {name} in " for name in self._classes.names]
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         n_draws = self.posterior_.n_chains * self.posterior_.n_draws
@@ -345,7 +353,17 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
         from ..models.networks.ensemble import MeanProbabilities
 
-        return MeanProbabilities(*self._export_parts(chosen), weights)
+        return MeanProbabilities(*self._export_parts(chosen), weights, self._classes.sizes)
+
+    def _torch_module(self, n_draws: int | None = None) -> nn.Module:
+        from torch.nn import Sequential
+
+        from ..models.networks.ensemble import ByTarget
+
+        mean, classes = super()._torch_module(n_draws), self._classes
+        if not classes.several:
+            return mean
+        return Sequential(mean, ByTarget(classes.sizes, self._multilabel))
 
 
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):

@@ -115,10 +115,17 @@ def check_regression(
 
 
 def check_classification(
-    estimator: Any, proba: Array, log_proba: Array, codes: Array, mass: Array, n_directions: int
-) -> None:
+    estimator: Any,
+    proba: Array,
+    log_proba: Array,
+    codes: Array,
+    mass: Array,
+    n_directions: int,
+    of: str = "",
+) -> bool:
     """Warn if training rows are predicted worse than by the frequencies of the classes.
 
+    Returns whether it warns. ``of`` says in the message which target this is.
     ``proba`` are the probabilities of some rows (rows, classes), averaged over draws, and
     ``log_proba`` averages of the logarithms of single draws' probabilities. A row stands for
     training rows with the total weight ``mass``. The data inform about at most
@@ -134,7 +141,7 @@ def check_classification(
     """
     total = float(mass.sum())
     if min(len(codes), total) < SENSE.fewest_rows:
-        return
+        return False
     frequency = np.bincount(codes, mass) / total
     constant = -float(np.sum(frequency * np.log(np.where(frequency > 0.0, frequency, 1.0))))
     excess = 0.5 * max(_hottest(estimator), 1.0) * n_directions + 1.0
@@ -148,10 +155,11 @@ def check_classification(
         if constant > 0.0 and loss > allowed:
             _nonsense(
                 estimator,
-                f"the log loss of {whose} training rows is larger than that of the classes' "
+                f"the log loss of {whose} training rows{of} is larger than that of the classes' "
                 f"frequencies ({loss:.3g}; {constant:.3g})",
             )
-            return
+            return True
+    return False
 
 
 def _hottest(estimator: Any) -> float:

@@ -156,8 +156,9 @@ class BayesianCNNClassifier(CalibratedClassifier):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        Class labels.
+    classes_ : array of shape (n_classes,), or list of arrays
+        Class labels; with several targets, a list with those of each, or the numbers of the columns
+        of y if all labels are 0 and 1.
     posterior_ : PosteriorSamples
         Draws of the parameters, each of shape ``(n_chains, n_draws, *shape)``. Convolutions:
         ``kernel_1`` of shape (output channels, height, width, input channels), ``offset_1``, and so
@@ -230,7 +231,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         | Sequence[float]
         | LearnedScale
         | Literal["auto", "fan_in", "learned"] = "auto",
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
         standardize: bool = True,
         augment: Callable[..., Any] | None = None,
         sampler: str | Sampler = "psgld",

@@ -28,6 +28,7 @@ from .._validation import (
     is_auto,
     validate_data,
 )
+from ._classes import n_columns
 from ._fitting import all_or_nothing
 from ._probabilities import ProbabilityClassifier
 
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from ..models.networks.distillation import Blueprint
 
 Array = NDArray[Any]
+
+#: why a student of several targets is refused
+ONE_TARGET = (
+    "distilling is not allowed with {k} targets: distil a classifier that is fitted to one column "
+    "of y."
+)
 
 
 class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
@@ -168,6 +175,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
             The training of the student diverged.
         """
         self._check()
+        if n_columns(y) > 1:
+            raise not_allowed(ONE_TARGET.format(k=n_columns(y)))
         check_array(X, allow_nd=True, input_name="X")  # dense: an error comes before any sampling
         return self._distill(clone(self.estimator).fit(X, y), X)
 
@@ -183,6 +192,8 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
         settings = self._check()
         teacher._encoding.check_plain("a student")
+        if teacher._classes.several:
+            raise not_allowed(ONE_TARGET.format(k=teacher._classes.n_targets))
         rows = check_array(teacher._validate_x(X), dtype=(np.float64, np.float32))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         rng = np.random.default_rng(seed)

@@ -163,8 +163,9 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        Class labels.
+    classes_ : array of shape (n_classes,), or list of arrays
+        Class labels; with several targets, a list with those of each, or the numbers of the columns
+        of y if all labels are 0 and 1.
     posterior_ : PosteriorSamples
         Draws "weight_1" of shape (n_chains, n_draws, n_features, units), "bias_1" and so on; with
         learned scales also "scale_weight_1" of shape (n_chains, n_draws, n_features), and so on.
@@ -211,6 +212,17 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     temperature 1, networks are often underconfident, which ``calibrate`` mends. Colder posteriors
     (``temperature=0.1``) are not Bayesian, but sometimes predict better.
 
+    With y of shape (n_samples, n_targets), all targets share the hidden layers. Given the network,
+    they are independent, and each has the softmax of its own outputs, so one label has the model of
+    a classifier of two classes. If all labels are 0 or 1, ``predict_proba`` gives the probabilities
+    of 1, (n_samples, n_targets), as ``MLPClassifier`` does; otherwise it gives a list with one
+    array for each target, as ``RandomForestClassifier`` does. Sampled probabilities and their
+    intervals have the same form, :meth:`predict_set` is a list, and :meth:`predict_uncertainty`
+    has a column for each target. ``score`` is the share of rows with all labels right.
+    ``class_weight`` is "balanced" or a list with a dict for each target; the weight of a row is the
+    product over its labels. All targets have one power of calibration. Students, attacks and
+    diagrams of reliability are for one target.
+
     References
     ----------
     Li, Chen, Carlson & Carin (2016), Preconditioned stochastic gradient Langevin dynamics for deep
@@ -226,6 +238,14 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     True
     >>> clf.posterior_
     PosteriorSamples(4 chains x 100 draws, {weight_1: (4, 16), bias_1: (16,), ...})
+
+    Two labels for each row:
+
+    >>> import numpy as np
+    >>> labels = np.column_stack([y == 0, X[:, 0] > 6.0])
+    >>> clf = BayesianMLPClassifier(max_steps=1000, random_state=0).fit(X, labels)
+    >>> clf.predict_proba(X).shape, clf.predict_uncertainty(X).epistemic.shape
+    ((150, 2), (150, 2))
     """
 
     def __init__(
@@ -235,7 +255,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         activation: str = "relu",
         prior: Prior | Literal["normal", "laplace"] = "normal",
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "auto",

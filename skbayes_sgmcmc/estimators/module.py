@@ -166,8 +166,9 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
 
     Attributes
     ----------
-    classes_ : array of shape (n_classes,)
-        Class labels.
+    classes_ : array of shape (n_classes,), or list of arrays
+        Class labels; with several targets, a list with those of each, or the numbers of the columns
+        of y if all labels are 0 and 1.
     posterior_ : PosteriorSamples
         Draws of the sampled parameters, each of shape ``(n_chains, n_draws, *shape)``, by their
         names in the module.
@@ -210,6 +211,9 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     and are stored with the draws. In ``partial_fit``, they are computed on the rows of the call.
     Other batch norms use their running statistics.
 
+    With several targets, the module has the logits of the classes of the first one, then those of
+    the second, and so on: two for each label of a multilabel y.
+
     If only a final linear layer is sampled, the features before it are computed once, in memory or
     in ``storage.dir``. With a normal prior, or a Laplace prior of given scale and more than two
     classes, the layer is then sampled as :class:`BayesianLogisticRegression` is. "auto" has the
@@ -249,7 +253,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
         prior_center: Literal[0, "module"] = 0,
         prune: float | Pruning | None = None,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
         standardize: bool = False,
         augment: Callable[..., Any] | None = None,
         n_workers: int = 0,

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
 from ..schedules import MixingDistance, Schedule
+from ._classes import columns
 from ._network import NetworkClassifier
 from ._sparse import SparsePerceptron
 
@@ -175,8 +176,9 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         batch norms, and if the sampler injects no noise of this kind.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
-    classes_ : array of shape (n_classes,)
-        Class labels.
+    classes_ : array of shape (n_classes,), or list of arrays
+        Class labels; with several targets, a list with those of each, or the numbers of the columns
+        of y if all labels are 0 and 1.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``
@@ -212,7 +214,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
         prune: float | Pruning | None = None,
         threshold: float = 0.5,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
         categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
         standardize: bool = True,
         sampler: str | Sampler = "psgld",
@@ -280,4 +282,5 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         return ReferenceClass(super()._make_network(1))
 
     def _fitted(self, X: Any, target: Any) -> tuple[Any, Any]:
-        return self._mean_proba(X), np.eye(len(self.classes_))[target]
+        classes = zip(self._classes.sizes, columns(target), strict=True)
+        return self._mean_proba(X), np.hstack([np.eye(size)[code] for size, code in classes])

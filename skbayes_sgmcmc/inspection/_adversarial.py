@@ -22,7 +22,7 @@ from .._validation import (
     check_consistent_length,
     check_real,
 )
-from ._common import Array, Display, pyplot, several
+from ._common import Array, Display, check_one_target, pyplot, several
 
 #: label of the axis for each metric
 LABELS = {"accuracy": "accuracy", "entropy": "mean predictive entropy (nats)"}
@@ -263,6 +263,7 @@ def _attackable(estimator: Any, X: Any, clip: Any) -> tuple[Any, Array, Callable
     (last,) = last_step(estimator)
     if not is_classifier(last):
         raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
+    check_one_target(last, "an attack", "attack a classifier that was fitted to one column of y.")
     if hasattr(last, "_encoding"):
         last._encoding.check_plain("an attack")
     before = scaling(estimator, "the attack can be followed through scalers only")

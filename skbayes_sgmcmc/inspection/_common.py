@@ -133,3 +133,11 @@ def one_output(estimator: Any, X: Any, y: Any) -> Array:
             "bounds-of-times-are-not-allowed",
         )
     return targets[:, 0]
+
+
+def check_one_target(estimator: Any, what: str, remedy: str) -> None:
+    """Raise ``ValueError`` if a fitted classifier has several targets."""
+    if hasattr(estimator, "_classes") and estimator._classes.several:
+        raise not_allowed(
+            f"{what} is not allowed with {estimator._classes.n_targets} targets: {remedy}"
+        )

@@ -12,7 +12,6 @@ from sklearn.base import is_classifier, is_regressor
 
 from .._draws.prediction import blocks
 from .._exceptions import not_allowed
-from .._labels import known_codes
 from .._limits import LIMITS
 from .._validation import check_consistent_length
 
@@ -144,29 +143,32 @@ class ClassifierCurves(Curves):
     metrics = ("error", "accuracy", "nll")
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        self.n_classes = len(estimator.classes_)
-        return known_codes(y, estimator.classes_)
+        self.classes = estimator._classes
+        return np.asarray(estimator._known_codes(y))
 
     def _start(self, n_chains: int) -> None:
-        self.sums = np.zeros((n_chains, len(self.y), self.n_classes))
+        self.sums = np.zeros((n_chains, len(self.y), self.classes.n_outputs))
 
     def _score(
         self, estimator: Any, draws: slice, weights: Array, norms: Array
     ) -> dict[str, Array]:
         right = np.zeros((1 + 2 * self.n_chains, len(weights)))
         nll = np.zeros_like(right)
-        predict = estimator._predictor()
-        for rows, places, block in self._blocks(estimator, predict, draws, self.n_classes):
+        predict, classes = estimator._predictor(), self.classes
+        for rows, places, block in self._blocks(estimator, predict, draws, classes.n_outputs):
             p = self._by_chain(block)
             labels = self.y[rows]
             running = np.asarray(p * weights[places, None, None], np.float64)
             _accumulate(np.add, running, self.sums[:, rows])
-            norm, mine = norms[places, None], np.arange(len(labels))
+            norm = norms[places, None, None]
             parts = ((running.mean(axis=0)[None], norm), (running, norm), (p, 1.0))
             for which, (q, divisor) in zip(_thirds(self.n_chains), parts, strict=True):
-                of_label = q[:, :, mine, labels] / divisor
-                nll[which, places] -= np.log(np.maximum(of_label, SMALLEST)).sum(axis=2)
-                right[which, places] += np.sum(q.argmax(axis=3) == labels, axis=2)
+                nll[which, places] -= classes.log_of_labels(q / divisor, labels, SMALLEST).sum(
+                    axis=2
+                )
+                hit = classes.most_probable(q) == labels
+                hit = hit.all(axis=3) if classes.several else hit
+                right[which, places] += np.sum(hit, axis=2)
         accuracy = right / len(self.y)
         accuracy[: 1 + self.n_chains, np.isnan(norms)] = np.nan
         return {"error": 1.0 - accuracy, "accuracy": accuracy, "nll": nll / len(self.y)}

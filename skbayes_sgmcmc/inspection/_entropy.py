@@ -10,10 +10,9 @@ import numpy as np
 
 from .._draws import prediction
 from .._exceptions import not_allowed
-from .._labels import known_codes
 from .._pipelines import last_step
 from .._validation import check_array, check_choice, check_consistent_length, check_int
-from ._common import Array, Display, pyplot
+from ._common import Array, Display, check_one_target, pyplot
 
 #: label of the axis for each kind of entropy
 KINDS = {
@@ -145,6 +144,12 @@ class EntropyHistogramDisplay(Display):
         last, X, X_other = last_step(estimator, X, X_other)
         if not hasattr(last, "predict_proba"):
             raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")
+        check_one_target(
+            last,
+            f"{cls.__name__}.from_estimator",
+            f"give columns of clf.predict_uncertainty(X)[{kind!r}] to {cls.__name__}(entropy, "
+            f"entropy_other, kind={kind!r}).plot().",
+        )
         entropy = last.predict_uncertainty(X)[kind]
         if y is None:
             sets = entropy, last.predict_uncertainty(X_other)[kind]
@@ -225,7 +230,7 @@ def _wrong(fitted: Any, X: Any, y: Any) -> Array:
     """Whether the predicted label of each row is wrong, which some are and some are not."""
     predicted = fitted.predict(X)
     check_consistent_length(predicted, y)
-    wrong: Array = known_codes(predicted, fitted.classes_) != known_codes(y, fitted.classes_)
+    wrong: Array = fitted._known_codes(predicted) != fitted._known_codes(y)
     if wrong.all() or not wrong.any():
         raise not_allowed(
             f"y is not allowed: {wrong.sum()} of {len(wrong)} predicted labels are wrong, and a "

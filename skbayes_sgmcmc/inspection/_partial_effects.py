@@ -174,10 +174,10 @@ def _means(fitted: Any, label: Any) -> tuple[Callable[[Any, Any], Array], str]:
         return lambda draws, X: np.asarray(predictive(draws, X).mean())[..., k], name
     if not hasattr(fitted, "classes_"):
         raise not_allowed(f"estimator={fitted!r} is not allowed: give a regressor or classifier.")
-    classes = fitted.classes_.tolist()
-    place = -1 if label is None else classes.index(check_choice("label", label, classes))
-    predict = fitted._predictor()
-    name = f"probability of {classes[place]!r}"
+    places = fitted._classes.choices
+    label = [*places][-1] if label is None else check_choice("label", label, places)
+    place, predict = places[label], fitted._predictor()
+    name = f"probability of {fitted._classes.names[place]}"
     return lambda draws, X: np.asarray(predict(draws, X))[..., place], name
 
 

@@ -133,9 +133,16 @@ class ReliabilityDisplay(Display):
             raise not_allowed(
                 f"estimator={estimator!r} is not allowed: give a classifier with predict_proba."
             )
+        proba = estimator.predict_proba(X)
+        if np.ndim(y) > 1 and np.shape(y)[1:] != (1,):
+            raise not_allowed(
+                f"y of shape {np.shape(y)} is not allowed: the diagram has one target. Give the "
+                "label and the probabilities of one to from_predictions, such as y[:, 0] and "
+                "np.column_stack([1 - p[:, 0], p[:, 0]]) of multilabel ones p."
+            )
         return cls.from_predictions(
             y,
-            estimator.predict_proba(X),
+            proba,
             n_bins=n_bins,
             classes=estimator.classes_,
             name=name_of(estimator) if name is None else name,

@@ -7,7 +7,8 @@ Each likelihood returns the distribution of new targets as a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -162,15 +163,7 @@ class Categorical(Likelihood):
         return torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)).to(device)
 
     def noise_of_targets(self, y: Array, weight: Array) -> float:
-        """1 / sqrt(p (1 - p)) at the shares p of the classes; their variances are averaged.
-
-        It is 2 for two classes of equal size, and larger if one of them is rare.
-        """
-        total = weight.sum()
-        share = np.bincount(y, weight, minlength=2) / total
-        # that of a class of one row, for calls with rows of a single class
-        least = min(0.25, 1.0 / total)
-        return 1.0 / math.sqrt(max(np.mean(share * (1.0 - share)), least))
+        return noise_of_classes([np.bincount(y, weight, minlength=2)])
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         chosen = f.gather(2, y.expand(f.shape[:2])[..., None])[..., 0]
@@ -179,6 +172,53 @@ class Categorical(Likelihood):
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         elementwise_softmax(f, out=f)
         return f.scatter_(2, y.expand(f.shape[:2])[..., None], -1.0, reduce="add"), None
+
+
+class Categoricals(Likelihood):
+    """Product of categorical distributions, each with the softmax of its own outputs.
+
+    Targets y (rows, targets) are class indices.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of classes of each target. The outputs of a target follow those of the one before it.
+    """
+
+    bounded_slopes = True
+    separable = False
+
+    def __init__(self, sizes: Sequence[int]):
+        self.sizes, self.n_outputs = tuple(sizes), sum(sizes)
+
+    targets = Categorical.targets
+
+    def noise_of_targets(self, y: Array, weight: Array) -> float:
+        counted = zip(y.T, self.sizes, strict=True)
+        return noise_of_classes([np.bincount(code, weight, size) for code, size in counted])
+
+    def _parts(self, f: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Outputs (chains, rows, m, classes) and indices (chains, rows, m, 1), as views.
+
+        They are those of m targets beside each other with as many classes.
+        """
+        output, target = 0, 0
+        for size, run in groupby(self.sizes):
+            m = len(list(run))
+            of = f[..., output : output + m * size].unflatten(2, (m, size))
+            indices = y[..., target : target + m].expand(*f.shape[:2], m)
+            yield of, indices[..., None]
+            output, target = output + m * size, target + m
+
+    def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        parts = [(of.gather(3, at)[..., 0], of.logsumexp(3)) for of, at in self._parts(f, y)]
+        return torch.cat([chosen - norm for chosen, norm in parts], dim=2).sum(2)
+
+    def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
+        for of, at in self._parts(f, y):
+            elementwise_softmax(of, out=of)
+            of.scatter_(3, at, -1.0, reduce="add")
+        return f, None
 
 
 class Gaussian(Likelihood):
@@ -480,6 +520,18 @@ class StudentNoise(Gaussian):
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         scale = torch.exp(self.log_sd(own)).expand(len(f), 1, -1)
         return predictive.StudentT(f, scale, self.df(own).expand(len(f), 1, -1))
+
+
+def noise_of_classes(counts: list[Array]) -> float:
+    """1 / sqrt(p (1 - p)) at the shares p of the classes of each target; variances are averaged.
+
+    It is 2 for two classes of equal size, and larger if one of them is rare.
+    """
+    total = counts[0].sum()
+    share = np.concatenate(counts) / total
+    # that of a class of one row, for calls with rows of a single class
+    least = min(0.25, 1.0 / total)
+    return 1.0 / math.sqrt(max(np.mean(share * (1.0 - share)), least))
 
 
 def rounding(y: Array, weight: Array | None = None) -> Array:

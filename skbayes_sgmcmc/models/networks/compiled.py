@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..._data.minibatch import Batch
 from ..._metric import State
-from ..likelihoods import TYPICAL_NOISE, Categorical, Gaussian, Heteroscedastic
+from ..likelihoods import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
 from .delayed_outputs import SHARE
 from .mlp import ACTIVATIONS, MLP
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: likelihoods in the order of the kernel's numbers
-LIKELIHOODS = (Categorical, Gaussian, Heteroscedastic)
+#: likelihoods, with the kernel's numbers
+LIKELIHOODS = {Categorical: 0, Categoricals: 0, Gaussian: 1, Heteroscedastic: 2}
 
 
 def has_kernel(model: NetworkModel) -> bool:
@@ -46,7 +46,8 @@ class PerceptronGradient:
     def __init__(self, network: MLP, likelihood: Any):
         self._sizes = np.array(network.units)
         self._activation = list(ACTIVATIONS).index(network.activation)
-        self._kind = LIKELIHOODS.index(type(likelihood))
+        self._kind = LIKELIHOODS[type(likelihood)]
+        self._classes = np.array(getattr(likelihood, "sizes", network.units[-1:]))
         log_noise, floor = np.array([math.log(TYPICAL_NOISE)]), np.zeros(1)
         if isinstance(likelihood, Heteroscedastic):
             floor = likelihood.floor
@@ -73,7 +74,8 @@ class PerceptronGradient:
         return (
             x,
             np.zeros((1, 0, 1), np.float32) if classes else y,
-            y if classes else np.zeros((1, 0), np.int64),
+            y.reshape(*y.shape[:2], -1) if classes else np.zeros((1, 0, 1), np.int64),
+            self._classes,
             _weights(batch, x.shape[1], scale),
             self._sizes,
             self._activation,

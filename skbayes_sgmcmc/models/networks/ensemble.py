@@ -175,18 +175,26 @@ class MeanProbabilities(nn.Module):
         Maps these inputs to logits (draws, rows, n_classes).
     weights : array of shape (draws,)
         Weights of the draws; their sum is one.
+    sizes : sequence of int or None, default=None
+        Numbers of classes of several targets. None: there is one target.
     """
 
     weights: Tensor
 
-    def __init__(self, inputs: nn.Module, network: nn.Module, weights: Array):
+    def __init__(
+        self,
+        inputs: nn.Module,
+        network: nn.Module,
+        weights: Array,
+        sizes: Sequence[int] | None = None,
+    ):
         super().__init__()
-        self.inputs, self.network = inputs, network
+        self.inputs, self.network, self.sizes = inputs, network, sizes
         self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
         """Probabilities (rows, n_classes) of rows (rows, n_features)."""
-        p = torch.softmax(self.network(self.inputs(x)), dim=2)
+        p = _softmax(self.network(self.inputs(x)), self.sizes)
         return torch.tensordot(self.weights, p, dims=1)
 
 
@@ -197,16 +205,44 @@ class Power(nn.Module):
     ----------
     power : float
         The power: above 1, the larger probabilities grow.
+    sizes : sequence of int or None, default=None
+        Numbers of classes of several targets. None: there is one target.
     """
 
-    def __init__(self, power: float):
+    def __init__(self, power: float, sizes: Sequence[int] | None = None):
         super().__init__()
-        self.power = power
+        self.power, self.sizes = power, sizes
 
     def forward(self, p: Tensor) -> Tensor:
         """Probabilities (rows, n_classes) of probabilities."""
         tiny = torch.finfo(p.dtype).tiny
-        return torch.softmax(self.power * p.clamp(min=tiny).log(), dim=1)
+        return _softmax(self.power * p.clamp(min=tiny).log(), self.sizes)
+
+
+class ByTarget(nn.Module):
+    """Probabilities of several targets in the form of ``predict_proba``.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of classes of the targets.
+    multilabel : bool
+        Whether each has the classes 0 and 1.
+    """
+
+    def __init__(self, sizes: Sequence[int], multilabel: bool):
+        super().__init__()
+        self.sizes, self.multilabel = sizes, multilabel
+
+    def forward(self, p: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Probabilities (rows, targets) of the class 1, or those of each target's classes."""
+        return p[:, 1::2] if self.multilabel else torch.split(p, list(self.sizes), dim=1)
+
+
+def _softmax(outputs: Tensor, sizes: Sequence[int] | None) -> Tensor:
+    """The softmax over the outputs (..., outputs) of each target."""
+    parts = (outputs,) if sizes is None else torch.split(outputs, list(sizes), dim=-1)
+    return torch.cat([part.softmax(-1) for part in parts], dim=-1)
 
 
 class MeanAndDeviation(nn.Module):
