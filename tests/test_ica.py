@@ -291,8 +291,9 @@ def test_names_of_features_and_components():
 
 def test_in_a_pipeline_and_a_search():
     X, y = load_iris(return_X_y=True)
-    steps = make_pipeline(StandardScaler(), small(), BayesianLogisticRegression(n_draws=50))
-    grid = {"bayesianica__n_components": [1, 3], "bayesianica__step_size": ["auto", 0.02]}
+    steps = make_pipeline(StandardScaler(), small(), BayesianLogisticRegression(**SMALL))
+    grid = [{"bayesianica__n_components": [n], "bayesianica__step_size": [step_size]}
+            for n, step_size in ((1, "auto"), (3, 0.02))]  # fmt: skip
     search = GridSearchCV(steps, grid, cv=2).fit(X, y)
     assert search.best_params_["bayesianica__n_components"] == 3
     assert search.best_score_ > 0.9

@@ -223,8 +223,7 @@ def test_streams_learn_scales():
 # bad input ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0])
-@pytest.mark.parametrize("sampler", ["psgld", "sghmc"])
+@pytest.mark.parametrize(("value", "sampler"), [(0.0, "psgld"), (3.0, "sghmc")])
 def test_inputs_that_are_constant_or_zero(value, sampler):
     """Nothing informs their weights, so scales wander as their prior has it; the rest does not.
 

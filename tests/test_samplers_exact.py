@@ -401,7 +401,15 @@ def test_thermostats_scale_with_the_number_of_data(name):
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("name, integrator", [c for c in LINEAR if c[0] != "psgld"])
+@pytest.mark.parametrize(
+    "name, integrator",
+    [
+        # splitting schemes are shared: SGHMC has all of them here, each thermostat another one
+        pytest.param(*cell, marks=pytest.mark.slow if cell in SECOND else ())
+        for cell in LINEAR
+        if cell[0] != "psgld"
+    ],
+)
 def test_engine_with_minibatches(name, integrator, temperature):
     """Batches of n of N rows without replacement add Cov(g) = S_x / n (N - n) / (N - 1).
 
