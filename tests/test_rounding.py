@@ -39,6 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 EACH = 1e-13
 SHORT = {"n_chains": 2, "n_draws": 50, "burn_in": 300, "thinning": 4, "random_state": 0}
 LINEAR = SHORT | {"n_draws": 500}
+TOPICS = SHORT | {"burn_in": 100, "thinning": 2}
 
 
 def scaled(load):
@@ -106,10 +107,10 @@ CASES = {
     "ordinal": (BayesianOrdinalClassifier(**LINEAR), grades),
     "module regressor": (BayesianModuleRegressor(small_module, **SHORT), load_diabetes),
     # single precision would not see the change
-    "lda": (LatentDirichletAllocation(3, dtype="float64", **SHORT), documents),
-    "lda, gibbs": (LatentDirichletAllocation(3, algorithm="gibbs", **SHORT), documents),
+    "lda": (LatentDirichletAllocation(3, dtype="float64", **TOPICS), documents),
+    "lda, gibbs": (LatentDirichletAllocation(3, algorithm="gibbs", **TOPICS), documents),
     "dpfa": (
-        DeepPoissonFactorAnalysis((3, 2), dtype="float64", doc_sweeps=5, **SHORT),
+        DeepPoissonFactorAnalysis((3, 2), dtype="float64", doc_sweeps=5, **TOPICS),
         documents,
     ),
     "distilled": (
