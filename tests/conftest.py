@@ -33,6 +33,14 @@ def pytest_configure(config):
     shift_seeds(config.getoption("--shift-seeds"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """The cases of a file run in one process, which makes the fits that they share only once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
 @pytest.fixture(autouse=True)
 def same_seed():
     """Fits without random_state are the same in each run of a test: they ask NumPy for a seed."""

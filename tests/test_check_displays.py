@@ -92,7 +92,7 @@ def test_what_is_not_allowed(display, fitted, data):
     with pytest.raises(ValueError, match=f"{name}=1.5"):
         display.from_estimator(fitted, X, y, **{name: 1.5 if name == "coverage" else [1.5]})
     two = BayesianMLPRegressor(
-        hidden_layer_sizes=(2,), sampler="psgld", n_draws=2, burn_in=2, random_state=0
+        hidden_layer_sizes=(2,), sampler="psgld", n_draws=2, burn_in=2, thinning=1, random_state=0
     )
     two.fit(X[:50], np.stack([y[:50], y[:50]], 1))
     with pytest.raises(ValueError, match="one output"):

@@ -121,7 +121,13 @@ def test_weights_of_few_rows_are_copies(kind):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((15, 3)), np.arange(15) % 3
     net = kind(
-        hidden_layer_sizes=8, n_chains=2, burn_in=1, n_draws=3, random_state=0, dtype="float64"
+        hidden_layer_sizes=8,
+        n_chains=2,
+        burn_in=1,
+        n_draws=3,
+        thinning=1,
+        random_state=0,
+        dtype="float64",
     )
     weighted = clone(net).fit(X, y, sample_weight=np.full(15, 2.0))
     doubled = clone(net).fit(np.repeat(X, 2, 0), np.repeat(y, 2))

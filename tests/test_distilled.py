@@ -249,7 +249,7 @@ def test_students_of_other_architectures(teacher, architecture):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: BayesianLogisticRegression(n_chains=2, n_draws=20, random_state=0),
+        lambda: BayesianLogisticRegression(**SHORT),
         pytest.param(
             lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
             marks=pytest.mark.slow,

@@ -6,6 +6,7 @@ at most where features are of order one.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sys
@@ -60,7 +61,7 @@ class Shifted(nn.Module):
 
 
 def logistic(**parameters):
-    return BayesianLogisticRegression(n_chains=2, n_draws=10, random_state=0, **parameters)
+    return BayesianLogisticRegression(**SHORT, **parameters)
 
 
 #: estimator and its labels, by what is special about them
@@ -68,7 +69,7 @@ CLASSIFIERS = {
     "two_classes": (logistic(), y > 4),
     "logistic": (logistic(), y % 3),
     "no_intercept": (logistic(fit_intercept=False), y % 3),
-    "ordinal": (BayesianOrdinalClassifier(n_chains=2, n_draws=10, random_state=0), y % 4),
+    "ordinal": (BayesianOrdinalClassifier(**SHORT), y % 4),
     "mlp": (BayesianMLPClassifier(hidden_layer_sizes=(7, 5), **SHORT), y),
     "tanh": (
         BayesianMLPClassifier(hidden_layer_sizes=5, activation="tanh", calibrate=False, **SHORT),
@@ -82,28 +83,32 @@ CLASSIFIERS = {
         BayesianMLPClassifier(
             hidden_layer_sizes=5,
             step_size=BlockDecay(1e-2, every=35, factor=0.2),
+            calibrate=False,
             **SHORT,
         ),
         y,
     ),
     "bfloat16": (
-        BayesianMLPClassifier(hidden_layer_sizes=5, storage=Storage("bfloat16"), **SHORT),
+        BayesianMLPClassifier(
+            hidden_layer_sizes=5, storage=Storage("bfloat16"), calibrate=False, **SHORT
+        ),
         y,
     ),
     "cnn": (BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT), y),
     "norms": (BayesianModuleClassifier(Shifted, standardize=True, **SHORT), y),
 }
-_fitted = {}
+
+
+@functools.cache
+def classifier(name):
+    """A classifier of the table, fitted once."""
+    estimator, labels = CLASSIFIERS[name]
+    return estimator.fit(X, labels)
 
 
 @pytest.fixture
 def fitted(request):
-    """A classifier of the table, fitted once."""
-    name = request.param
-    if name not in _fitted:
-        estimator, labels = CLASSIFIERS[name]
-        _fitted[name] = estimator.fit(X, labels)
-    return _fitted[name]
+    return classifier(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +145,9 @@ def by_onnx(estimator, path, **options):
 # torch --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fitted", CLASSIFIERS, indirect=True)
-def test_module_predicts_as_the_estimator(fitted):
+@cases("name", CLASSIFIERS)
+def test_module_predicts_as_the_estimator(name):
+    fitted = classifier(name)
     module = to_torch(fitted)
     assert not module.training
     p = module(rows())
@@ -156,20 +162,13 @@ def test_weights_of_draws_count(fitted):
     assert np.abs(to_torch(fitted)(rows()).numpy() - plain).max() > 100 * ATOL
 
 
-@pytest.mark.parametrize("fitted", ["two_classes", "mlp", "cnn", "norms"], indirect=True)
-def test_torch_export_for_any_number_of_rows(fitted):
-    n = torch.export.Dim("n")
-    program = torch.export.export(to_torch(fitted), (rows(3),), dynamic_shapes=({0: n},))
+@cases("name", ["two_classes", "mlp", "cnn", "norms", "student"])
+def test_torch_export_for_any_number_of_rows(name, student):
+    estimator, n = student if name == "student" else classifier(name), torch.export.Dim("n")
+    program = torch.export.export(to_torch(estimator), (rows(3),), dynamic_shapes=({0: n},))
     for size in (2, 57):
         p = program.module()(rows(size))
-        np.testing.assert_allclose(p, fitted.predict_proba(X[:size]), rtol=0, atol=ATOL)
-
-
-def test_torch_export_of_a_student(student):
-    n = torch.export.Dim("n")
-    program = torch.export.export(to_torch(student), (rows(3),), dynamic_shapes=({0: n},))
-    p = program.module()(rows(57))
-    np.testing.assert_allclose(p, student.predict_proba(X[:57]), rtol=0, atol=ATOL)
+        np.testing.assert_allclose(p, estimator.predict_proba(X[:size]), rtol=0, atol=ATOL)
 
 
 @pytest.mark.parametrize("fitted", ["cnn"], indirect=True)
@@ -248,9 +247,10 @@ def test_onnx_of_a_module_takes_rows_as_fit_did(tmp_path):
 
 
 @pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
-def test_onnx_prints_nothing(fitted, tmp_path, capfd):
+def test_onnx_has_names_and_classes_and_prints_nothing(fitted, tmp_path, capfd):
     """No word of torchvision or of torch's own deprecations, and filters are as they were."""
     pytest.importorskip("onnxscript")
+    onnx = pytest.importorskip("onnx")
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     before = list(logger.filters), list(warnings.filters)
     with warnings.catch_warnings():
@@ -260,22 +260,7 @@ def test_onnx_prints_nothing(fitted, tmp_path, capfd):
         assert warnings.filters == inside
     assert (list(logger.filters), list(warnings.filters)) == before
     assert capfd.readouterr() == ("", "")
-
-
-def test_onnx_of_a_regressor(tmp_path):
-    reg = regressor(X[:, 20])
-    found = by_onnx(reg, str(tmp_path / "model.onnx"))(X)
-    for values, by_estimator in zip(found, reg.predict(X, return_std=True), strict=True):
-        # sums of the size of the targets' spread may be near zero
-        np.testing.assert_allclose(values, by_estimator, rtol=ATOL, atol=ATOL * X[:, 20].std())
-
-
-@pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
-def test_onnx_has_names_and_classes(fitted, tmp_path):
-    onnx = pytest.importorskip("onnx")
-    path = tmp_path / "model.onnx"
-    by_onnx(fitted, path, n_draws=2)
-    model = onnx.load(path)
+    model = onnx.load(tmp_path / "a.onnx")
     assert [value.name for value in model.graph.input] == ["X"]
     assert [value.name for value in model.graph.output] == ["probabilities"]
     metadata = {entry.key: entry.value for entry in model.metadata_props}
@@ -284,6 +269,14 @@ def test_onnx_has_names_and_classes(fitted, tmp_path):
     shapes = [tuple(values.dims) for values in model.graph.initializer]
     assert (2, 64, 7) in shapes
     assert sum(node.op_type in ("MatMul", "Gemm") for node in model.graph.node) <= 4
+
+
+def test_onnx_of_a_regressor(tmp_path):
+    reg = regressor(X[:, 20])
+    found = by_onnx(reg, str(tmp_path / "model.onnx"))(X)
+    for values, by_estimator in zip(found, reg.predict(X, return_std=True), strict=True):
+        # sums of the size of the targets' spread may be near zero
+        np.testing.assert_allclose(values, by_estimator, rtol=ATOL, atol=ATOL * X[:, 20].std())
 
 
 # pipelines ----------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc.models.few_draws import LEAST, few_for_all
 
+#: draws enough for a quarter of them to stand for all
+RUN = {"n_draws": 500, "burn_in": 400, "thinning": 2, "random_state": 0}
 RNG = np.random.default_rng(0)
 N, D = 300, 6
 X = RNG.standard_normal((N, D))
@@ -61,29 +63,28 @@ def test_draws_that_are_few_stay_as_they_are():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("stretch", [1.0, 4.0])
-@pytest.mark.parametrize("kind", CLASSES)
-def test_probabilities_are_right_to_monte_carlo_error(kind, stretch):
+@cases("kind", CLASSES)
+def test_probabilities_are_right_to_monte_carlo_error(kind):
     """The root mean square of the difference from all draws is below that of their own error.
 
     Rows are like those of the fit, or four times as far out. The bound is that of a step.
     """
     estimator, y = CLASSES[kind]
-    clf = estimator(random_state=0).fit(X, y)
-    rows = stretch * X
-    draws = clf.predict_proba_samples(rows)
-    error = clf.predict_proba(rows) - draws.mean(axis=0)
-    assert 0.0 < np.mean(error**2) < np.mean(draws.var(axis=0)) / len(draws)
-    np.testing.assert_allclose(clf.predict_proba(rows).sum(axis=1), 1.0, atol=1e-12)
-    alone = clf.predict_proba(rows[:5])  # of a row, whatever the others are
-    np.testing.assert_allclose(alone, clf.predict_proba(rows)[:5], atol=1e-6)
+    clf = estimator(**RUN).fit(X, y)
+    for rows in (X, 4.0 * X):
+        draws, found = clf.predict_proba_samples(rows), clf.predict_proba(rows)
+        error = found - draws.mean(axis=0)
+        assert 0.0 < np.mean(error**2) < np.mean(draws.var(axis=0)) / len(draws)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-12)
+        alone = clf.predict_proba(rows[:5])  # of a row, whatever the others are
+        np.testing.assert_allclose(alone, found[:5], atol=1e-6)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("likelihood", TARGETS)
+@cases("likelihood", TARGETS)
 def test_means_and_intervals_are_right_to_monte_carlo_error(likelihood):
     """Means to a half of it, sds to 1%, and ends of intervals to a fiftieth of the sd."""
-    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=0).fit(X, TARGETS[likelihood])
+    reg = BayesianGLMRegressor(likelihood=likelihood, **RUN).fit(X, TARGETS[likelihood])
     whole, rows = super(BayesianGLMRegressor, reg)._mixture(), np.vstack([X[:100], 4.0 * X[:50]])
     draws = reg.predict_mean_samples(rows)
     mean, sd = reg.predict(rows, return_std=True)
@@ -100,5 +101,5 @@ def test_cut_points_stay_in_their_order():
     y = 2 * (F > 0.0)
     y[0] = 1
     weight = np.where(np.arange(N) == 0, 1e-12, 1.0)
-    clf = BayesianOrdinalClassifier(random_state=0).fit(X, y, sample_weight=weight)
+    clf = BayesianOrdinalClassifier(**RUN).fit(X, y, sample_weight=weight)
     assert (clf.predict_proba(X) >= 0.0).all() and np.isfinite(clf.predict_proba(X)).all()

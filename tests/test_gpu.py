@@ -54,7 +54,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:60], y[:60] % 3
-COUNTS = np.random.default_rng(0).poisson(1.0, size=(30, 12))
+COUNTS = np.random.default_rng(0).poisson(0.3, size=(24, 12))
 SIGNALS = np.random.default_rng(1).laplace(size=(60, 3))
 #: long enough for all parts of a step, and too short for rounding to grow
 SHORT = {
@@ -108,8 +108,8 @@ CASES = {
     "sparse regressor": (SparseBayesianRegressor(hidden_layer_sizes=5, **STEP), X, y + 0.5),
     "ica": (BayesianICA(**SHORT), SIGNALS, None),
     "logistic, sparse rows": (BayesianLogisticRegression(**SHORT), sp.csr_matrix(X), y),
-    "lda": (LatentDirichletAllocation(3, **SHORT), COUNTS, None),
-    "dpfa": (DeepPoissonFactorAnalysis((4, 3), **SHORT), COUNTS, None),
+    "lda": (LatentDirichletAllocation(3, doc_sweeps=1, **SHORT), COUNTS, None),
+    "dpfa": (DeepPoissonFactorAnalysis((4, 3), doc_sweeps=2, **SHORT), COUNTS, None),
 }
 #: parts of their steps are on the CPU: the words of a minibatch are counted, conditionals drawn
 ON_THE_CPU = {"lda", "dpfa", "glm, exact"}

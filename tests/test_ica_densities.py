@@ -23,7 +23,7 @@ from skbayes_sgmcmc.priors.factorised import PRIORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-SHORT = {"n_chains": 2, "n_draws": 40, "random_state": 0}
+SHORT = {"n_chains": 2, "n_draws": 40, "burn_in": 200, "thinning": 5, "random_state": 0}
 MIXED = np.array([1.0, -4.0, 0.0, 0.5, -0.5])
 
 

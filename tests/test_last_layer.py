@@ -32,7 +32,7 @@ from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:300] / 16.0, y[:300]
-RUN = {"n_chains": 2, "n_draws": 20, "random_state": 0}
+RUN = {"n_chains": 2, "n_draws": 20, "burn_in": 100, "thinning": 5, "random_state": 0}
 TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0,
         "prior_scale": 0.7}  # fmt: skip
 LAST = {"sample_parameters": "last_layer"}

@@ -307,7 +307,11 @@ RUNS = {
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize(
+    "case",
+    # what is right at T = 1/2, where T, its root and its square differ, is right at T = 1
+    [pytest.param(case, marks=pytest.mark.slow if CASES[case][3] == 1.0 else ()) for case in CASES],
+)
 @pytest.mark.parametrize("run", ["sgld", "sghmc"])
 def test_linear_network_has_the_exact_hierarchical_posterior(case, run):
     """Moments of weights and log scales within 4.5 standard errors of quadrature's.

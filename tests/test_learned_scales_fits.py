@@ -223,8 +223,7 @@ def test_streams_learn_scales():
 # bad input ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0])
-@pytest.mark.parametrize("sampler", ["psgld", "sghmc"])
+@pytest.mark.parametrize(("value", "sampler"), [(0.0, "psgld"), (3.0, "sghmc")])
 def test_inputs_that_are_constant_or_zero(value, sampler):
     """Nothing informs their weights, so scales wander as their prior has it; the rest does not.
 
@@ -235,7 +234,7 @@ def test_inputs_that_are_constant_or_zero(value, sampler):
     X = rng.standard_normal((150, 2))
     y = X[:, 0] + 0.1 * rng.standard_normal(150)
     more = np.column_stack([X, np.full((150, 2), value)])
-    length = {"burn_in": 3000, "n_draws": 50, "thinning": 50, "sampler": sampler}
+    length = {"burn_in": 3000, "n_draws": 50, "thinning": 20, "sampler": sampler}
     plain, other = (tiny(**length).fit(rows, y) for rows in (X, more))
     assert np.isfinite(other.posterior_["scale_weight_1"]).all()
     scores = plain.score(X, y), other.score(more, y)

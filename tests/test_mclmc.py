@@ -138,9 +138,8 @@ def errors_of(posterior, d, temperature=1.0):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("d", [2, 10])
-@pytest.mark.parametrize("integrator", INTEGRATORS)
+@cases("d, temperature", [(10, 0.5), (2, 2.0)])
+@cases("integrator", INTEGRATORS)
 def test_gaussians_at_a_small_step(integrator, d, temperature):
     """Means and covariances within 4.5 standard errors, and 0.5% of a sd for the step's bias.
 
@@ -165,7 +164,7 @@ def test_the_step_found_by_the_sampler_is_as_good():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("wanted", "scale"), [(5e-4, 1.0), (5e-4, 1e3), (0.05, 1e-3)])
+@pytest.mark.parametrize(("wanted", "scale"), [(5e-4, 1e3), (0.05, 1e-3)])
 def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
     """From a first step that is 1,000 times too large or too small; within a factor of 5.
 

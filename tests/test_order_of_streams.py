@@ -172,7 +172,7 @@ def test_rows_that_stand_for_many_are_warned_of(rows, limits):
     X, y, _ = rows
     index = np.argsort(y, kind="stable")
     with pytest.warns(SamplingWarning, match="not in random order, and few are kept") as caught:
-        fed(X[index], y[index], rows_of_call=100, n_chains=2)
+        fed(X[index], y[index], rows_of_call=100, n_chains=2, n_draws=10)
     assert sum("in random order" in str(w.message) for w in caught) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -70,20 +71,8 @@ def problems(**fixed):
         "intercept": (True, False),
         "prior": ("normal", "laplace"),
         "weighted": (False, True),
-    }
-    grids = [[(k, v) for v in ([fixed[k]] if k in fixed else vs)] for k, vs in options.items()]
-    found = [Problem(**dict(choice)) for choice in _product(grids)]
-    return pytest.mark.parametrize("problem", found, ids=_name)
-
-
-def _product(grids):
-    return [()] if not grids else [(c, *rest) for c in grids[0] for rest in _product(grids[1:])]
-
-
-def _name(problem):
-    words = ["multi" if problem.n_classes > 2 else "binary", problem.prior]
-    words += ["sparse"] * problem.sparse + ["intercept"] * problem.intercept
-    return "-".join(words + ["weighted"] * problem.weighted)
+    } | {name: (value,) for name, value in fixed.items()}
+    return cases("problem", [Problem(*values) for values in itertools.product(*options.values())])
 
 
 def evaluator(posterior, minibatches=None, split=False):

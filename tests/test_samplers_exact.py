@@ -400,8 +400,19 @@ def test_thermostats_scale_with_the_number_of_data(name):
     assert (states[0][1] - states[0][0]).abs().min() > 1e-4  # it has moved
 
 
+OTHERS = [cell for cell in SECOND if cell[1] != "splitting"]
+
+
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("name, integrator", [c for c in LINEAR if c[0] != "psgld"])
+@pytest.mark.parametrize(
+    "name, integrator",
+    [
+        # splitting schemes are shared: SGHMC and the first thermostat have all of them here
+        pytest.param(*cell, marks=pytest.mark.slow if cell in OTHERS else ())
+        for cell in LINEAR
+        if cell[0] != "psgld"
+    ],
+)
 def test_engine_with_minibatches(name, integrator, temperature):
     """Batches of n of N rows without replacement add Cov(g) = S_x / n (N - n) / (N - 1).
 

@@ -434,7 +434,8 @@ def test_honest_fits_do_not_warn_of_nonsense(name):
     if name == "logistic":
         estimator, y = BayesianLogisticRegression(random_state=0), rng.integers(0, 2, 200)
     else:
-        estimator = BayesianMLPRegressor(n_draws=20, burn_in=400, thinning=5, random_state=0)
+        run = {"n_draws": 20, "burn_in": 400, "thinning": 5, "random_state": 0}
+        estimator = BayesianMLPRegressor(hidden_layer_sizes=20, **run)
         y = np.ones(200) if name == "constant" else rng.standard_normal(200)
     if name == "two rows":
         X, y = X[:2], y[:2]

@@ -55,7 +55,7 @@ def test_many_products_are_in_single_precision_and_draws_stay_those_of_double(ch
     draws, others = (clf.posterior_["coef"] for clf in (single, double))
     assert draws.dtype == np.float64
     assert (draws != others).any()
-    sd = fit(thinning=20, n_draws=50).posterior_["coef"].std((0, 1))
+    sd = fit(thinning=10, n_draws=50).posterior_["coef"].std((0, 1))
     away = np.abs(draws - others)[..., sd > 0] / sd[sd > 0]
     assert away.max() < 0.01
 
@@ -101,7 +101,7 @@ def test_an_interrupted_fit_in_single_precision_goes_on_to_the_same_draws(
     tmp_path, limits, interrupt_after
 ):
     limits(chunk_steps=64)
-    whole = fit(n_draws=40, thinning=20)
+    whole = fit(n_draws=40, thinning=5)
     went_on = clone(whole).set_params(checkpoint=tmp_path / "fit.npz")
     interrupt_after(0.5, went_on, X, y)
     went_on.fit(X, y)

@@ -43,7 +43,7 @@ def normal_draws(sd, n_classes=5, n_features=6, n_draws=3000):
 def test_probabilities_are_those_of_all_draws(fitted):
     """Within 0.001 where logits vary little, below the Monte Carlo error of the draws on average;
     rows further away are left to the draws, and below that error, too."""
-    rows = X * 1.5
+    rows = X[::5] * 1.5
     moments = moments_of(fitted.posterior_)
     far = moments.probabilities(rows)[1]
     assert 0.01 < len(far) / len(rows) < 0.8
@@ -98,7 +98,7 @@ def test_collinear_columns_and_distant_scales(columns):
     rng = np.random.default_rng(0)
     x = (1000.0 + rng.standard_normal((3000, 4))) * columns
     logits = (x / columns - 1000.0) @ rng.standard_normal((4, 3))
-    clf = BayesianLogisticRegression(random_state=0)
+    clf = BayesianLogisticRegression(n_draws=500, burn_in=400, thinning=2, random_state=0)
     clf.fit(x, (logits + rng.gumbel(size=(3000, 3))).argmax(1))
     found, far = moments_of(clf.posterior_).probabilities(x[:300])
     near = np.setdiff1d(np.arange(300), far)

@@ -103,7 +103,7 @@ def test_many_rows_in_minibatches_do_not_widen_the_posterior(adaptation):
 def test_delta_that_runs_away_warns_with_a_remedy_that_helps():
     """Of "sa", whose delta cannot come back from zero; of the default and of the remedies, not."""
     X, y, *_ = make_problem("few rows", 0)
-    run = {"n_chains": 2, "max_steps": 5000}
+    run = {"n_chains": 2, "max_steps": 3000}
 
     def warned(**prior):
         return texts_of(lambda: estimator("few rows", prior=SpikeSlab(**prior), **run).fit(X, y))
@@ -125,7 +125,7 @@ def test_delta_may_run_away_to_one():
     X = rng.standard_normal((500, 3))
     y = X.sum(1) + 0.1 * rng.standard_normal(500)
     prior = SpikeSlab(adaptation="sa", inclusion_prior=(3.0, 1.0))
-    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=5000)
+    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=3000)
     _, (text,) = texts_of(lambda: reg.fit(X, y))
     assert "every weight" in text and "a larger b" in text
 
@@ -133,7 +133,7 @@ def test_delta_may_run_away_to_one():
 def test_spikes_that_hold_all_effects_warn_with_a_remedy_that_helps():
     """Sigma that is adapted in classification makes the spikes as wide as the coefficients."""
     X, y = load_breast_cancer(return_X_y=True)
-    run = {"random_state": 0, "n_chains": 2, "max_steps": 5000}
+    run = {"random_state": 0, "n_chains": 2, "max_steps": 3000}
     wide = SparseBayesianClassifier(prior=SpikeSlab(0.1, learn_sigma=True), **run)
     _, (text,) = texts_of(lambda: wide.fit(X, y))
     assert "leaves out every feature, and yet" in text and "learn_sigma=False" in text

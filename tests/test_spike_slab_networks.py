@@ -45,7 +45,7 @@ def network(**settings):
 def test_hidden_layers_find_the_features_of_a_nonlinear_function():
     """Each chain uses both, in units of its own. Others are left out by longer runs only."""
     X, y = waves()
-    reg = network(n_chains=2, burn_in=10_000, n_draws=50, thinning=20).fit(X, y)
+    reg = network(n_chains=2, burn_in=6000, n_draws=50, thinning=20).fit(X, y)
     assert np.all(reg.inclusion_probability_[[1, 4]] > 0.9)
     assert reg.score(X, y) > 0.8 and not hasattr(reg, "coef_")
 
@@ -69,8 +69,9 @@ def test_the_default_run_leaves_out_other_features():
 def test_a_selector_needs_its_first_layer():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 10)), rng.standard_normal(30)
-    reg = SparseBayesianRegressor(hidden_layer_sizes=3, prior=SpikeSlab(layers=["weight_2"]),
-                                  n_draws=5, burn_in=5, random_state=0).fit(X, y)  # fmt: skip
+    run = {"n_draws": 5, "burn_in": 5, "thinning": 1, "random_state": 0}
+    prior = SpikeSlab(layers=["weight_2"])
+    reg = SparseBayesianRegressor(hidden_layer_sizes=3, prior=prior, **run).fit(X, y)
     with pytest.raises(ValueError, match="'weight_1', has to be among them"):
         reg.get_support()
 

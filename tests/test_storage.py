@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,13 +24,15 @@ from skbayes_sgmcmc._draws import storage
 from skbayes_sgmcmc._draws.storage import ENCODED, allocate, decode, encode
 
 X, y = load_digits(return_X_y=True)
+X, y = X[:300], y[:300]
 SHORT = {
     "hidden_layer_sizes": 20,
     "n_chains": 2,
     "n_draws": 20,
-    "burn_in": 200,
+    "burn_in": 100,
     "thinning": 5,
     "dtype": "float32",
+    "calibrate": False,
     "random_state": 0,
 }
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -51,8 +54,13 @@ def test_bfloat16_is_torchs():
     assert np.isnan(decode(encode(np.array([np.nan], np.float32), ENCODED))).all()
 
 
-def test_draws_on_disk_are_those_in_memory(plain, tmp_path):
-    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("draws")
+    return BayesianMLPClassifier(**SHORT, storage=Storage(dir=folder)).fit(X, y)
+
+
+def test_draws_on_disk_are_those_in_memory(plain, on_disk):
     for name, values in plain.posterior_.draws.items():
         assert isinstance(on_disk.posterior_.draws[name], np.memmap)
         np.testing.assert_array_equal(on_disk.posterior_[name], values)
@@ -60,21 +68,18 @@ def test_draws_on_disk_are_those_in_memory(plain, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the file's name is removed at once on posix only")
-def test_no_file_is_left_behind(tmp_path):
-    BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
-    assert list(tmp_path.iterdir()) == []
+def test_no_file_is_left_behind(on_disk):
+    assert list(Path(on_disk.storage.dir).iterdir()) == []
 
 
-def test_pickling_embeds_draws_on_disk(plain, tmp_path):
-    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
+def test_pickling_embeds_draws_on_disk(plain, on_disk):
     loaded = pickle.loads(pickle.dumps(on_disk))
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 
 
-def test_skops_files_embed_draws_on_disk(plain, tmp_path):
-    on_disk = BayesianMLPClassifier(**SHORT, storage=Storage(dir=tmp_path)).fit(X, y)
+def test_skops_files_embed_draws_on_disk(plain, on_disk):
     loaded = skops.loads(skops.dumps(on_disk), trusted=skops_trusted_types())
-    assert loaded.storage.dir == str(tmp_path)
+    assert loaded.storage.dir == str(on_disk.storage.dir)
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 
 

@@ -26,7 +26,7 @@ from skbayes_sgmcmc.models.torch_likelihood import DistributionLikelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-RUN = {"n_draws": 20, "burn_in": 200, "n_chains": 2, "random_state": 0}
+RUN = {"n_draws": 20, "burn_in": 200, "thinning": 5, "n_chains": 2, "random_state": 0}
 NETWORK = RUN | {"hidden_layer_sizes": 4, "sampler": "psgld"}
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 2))

@@ -18,6 +18,8 @@ from skbayes_sgmcmc.schedules import Polynomial
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 SHORT = {"n_chains": 2, "n_draws": 60, "burn_in": 60, "thinning": 1, "random_state": 0}
+#: draws enough for few to stand for all
+LONG = {"n_draws": 500, "burn_in": 400, "thinning": 2, "random_state": 0}
 X, Y = load_diabetes(return_X_y=True)
 X, Y = X[:60], Y[:60]
 COUNTS = np.random.default_rng(0).poisson(3.0, 60)
@@ -25,8 +27,8 @@ COUNTS = np.random.default_rng(0).poisson(3.0, 60)
 WEIGHTED = {"sampler": "sgld", "step_size": Polynomial(first=1e-2, last=1e-3)}
 
 REGRESSORS = {
-    "normal": lambda: BayesianGLMRegressor(random_state=0).fit(X, Y),
-    "gamma": lambda: BayesianGLMRegressor(likelihood="gamma", random_state=0).fit(X, Y),
+    "normal": lambda: BayesianGLMRegressor(**LONG).fit(X, Y),
+    "gamma": lambda: BayesianGLMRegressor(likelihood="gamma", **LONG).fit(X, Y),
     "weighted": lambda: BayesianGLMRegressor(likelihood="poisson", **SHORT, **WEIGHTED).fit(
         X, COUNTS
     ),
@@ -104,9 +106,9 @@ def test_other_kinds_of_intervals_are_refused():
 
 IRIS = load_iris(return_X_y=True)
 CLASSIFIERS = {
-    "two classes": lambda: BayesianLogisticRegression(random_state=0).fit(X, np.median(Y) < Y),
-    "three classes": lambda: BayesianLogisticRegression(random_state=0).fit(*IRIS),
-    "ordered": lambda: BayesianOrdinalClassifier(random_state=0).fit(*IRIS),
+    "two classes": lambda: BayesianLogisticRegression(**LONG).fit(X, np.median(Y) < Y),
+    "three classes": lambda: BayesianLogisticRegression(**LONG).fit(*IRIS),
+    "ordered": lambda: BayesianOrdinalClassifier(**LONG).fit(*IRIS),
     "weighted": lambda: BayesianLogisticRegression(**SHORT, **WEIGHTED).fit(*IRIS),
 }
 

@@ -1,0 +1,200 @@
+"""Tables with columns that are refused, and messages that name them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from _cases import cases
+from _frames import (
+    AGE,
+    CITIES,
+    GAPS,
+    KIND,
+    MEMBER,
+    REAL,
+    ROOMS,
+    SMALL,
+    TINY,
+    N,
+    frame,
+)
+from sklearn.base import clone
+from sklearn.feature_selection import RFE
+
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    SparseBayesianClassifier,
+    to_torch,
+)
+from skbayes_sgmcmc.inspection import PartialEffectDisplay, RelevanceDisplay, fgsm
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+# what is refused ----------------------------------------------------------------------------------
+
+BASE = pd.DataFrame({"age": AGE, "city": CITIES})
+WHEN = pd.Timestamp("2026-01-01") + pd.to_timedelta(ROOMS, unit="D")
+LISTS = pd.Series([[1.0, 2.0]] * N)
+
+
+@cases(
+    "column, message, remedy",
+    [
+        (WHEN, r"'z' is not numeric \(row 0 has Timestamp.*days since", (WHEN - WHEN.min()).days),
+        (WHEN.tz_localize("UTC"), r"'z' is not numeric \(row 0 has Timestamp.*days since", None),
+        (WHEN - WHEN.min(), r"'z' is not numeric.*Timedelta.*total_seconds", None),
+        (LISTS, r"'z' is not numeric \(row 0 has \[1.0, 2.0\].*column for each item", 1.0),
+        ([1.0, "?"] * (N // 2), r"'z' holds text \('\?' in row 1\) and other values", None),
+        ([np.inf] * N, "infinity: the value of row 0 in column 'z' is infinite", None),
+        ([None] * N, "every value of column 'z' is missing. Leave the column out", None),
+        (pd.Categorical([None] * N, ["a"]), "every value of column 'z' is missing", None),
+    ],
+)
+def test_columns_without_a_meaning_are_refused(column, message, remedy):
+    with pytest.raises((TypeError, ValueError), match=message):
+        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+    if remedy is not None:
+        BayesianGLMRegressor(**TINY).fit(BASE.assign(z=remedy), REAL)
+
+
+def test_remedies_of_mixed_columns():
+    mixed = pd.Series([1.0, "?"] * (N // 2))
+    for mended in (mixed.astype(str), pd.to_numeric(mixed, errors="coerce")):
+        BayesianGLMRegressor(**TINY).fit(BASE.assign(z=mended), REAL)
+
+
+@cases(
+    "given, message",
+    [
+        ("city", "give 'from_dtype', None, or a list"),
+        ([1.5], "give 'from_dtype', None, or a list"),
+        (["age", 1], "give 'from_dtype', None, or a list"),
+        (["town"], "X has 2 columns, 'age', 'city'"),
+        ([2], "X has 2 columns"),
+        ([True], "X has 2 columns"),
+    ],
+)
+def test_parameters_that_are_no_columns(given, message):
+    with pytest.raises(
+        ValueError, match=f"categorical_features={re.escape(repr(given))}.*{message}"
+    ):
+        BayesianGLMRegressor(categorical_features=given).fit(BASE, REAL)
+
+
+def test_names_that_occur_twice():
+    X = pd.concat([BASE, BASE[["age"]]], axis=1)
+    for regressor in (BayesianGLMRegressor(), BayesianGLMRegressor(offset="age")):
+        with pytest.raises(ValueError, match="X with 2 columns 'age' is not allowed: give each"):
+            regressor.fit(X, REAL)
+    BayesianGLMRegressor(**TINY).fit(X.set_axis(["age", "city", "years"], axis=1), REAL)
+
+
+def test_missing_values_elsewhere_are_named():
+    """Targets, weights, groups and exposures have no gaps, and each says so by its name."""
+    X = frame().assign(hours=1.0, school="s")
+    gap = np.where(np.arange(N) == 3, np.nan, 1.0)
+    counts = ROOMS.astype(float)
+    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
+    for y in (counts * gap, pd.Series(ROOMS, dtype="Int64").mask(np.isnan(gap))):
+        with pytest.raises(ValueError, match="y contains NaN: the value of row 3 is missing"):
+            reg.fit(X[["age", "city"]], y)
+    with pytest.raises(ValueError, match="sample_weight contains NaN"):
+        reg.fit(X[["age", "city"]], counts, gap)
+    exposed = clone(reg).set_params(exposure="hours")
+    message = "X contains NaN: the value of row 3 in column 'hours', exposure, is missing"
+    with pytest.raises(ValueError, match=message):
+        exposed.fit(X[["age", "city", "hours"]].assign(hours=gap), counts)
+    exposed.fit(X[["age", "city", "hours"]], counts)
+    with pytest.raises(ValueError, match=message):
+        exposed.predict(X[["age", "city", "hours"]].assign(hours=gap))
+    grouped = clone(reg).set_params(groups="school")
+    message = "X contains NaN: the value of row 3 in column 'school' is missing"
+    with pytest.raises(ValueError, match=message):
+        grouped.fit(X[["age", "city", "school"]].assign(school=X["school"].where(gap == 1)), counts)
+
+
+def test_selectors_would_lose_the_columns():
+    with pytest.raises(ValueError, match=r"categorical_features=\[1\] is not allowed inside RFE"):
+        RFE(BayesianGLMRegressor(categorical_features=[1])).fit(
+            np.c_[AGE, ROOMS, KIND == "a"], REAL
+        )
+
+
+def test_rows_that_stay_in_files_have_no_categories(tmp_path):
+    table = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", float, (N, 2))
+    table[:] = np.c_[AGE, ROOMS]
+    reg = BayesianGLMRegressor(categorical_features=[1], **TINY).fit(table, REAL)  # read
+    assert reg._columns.width == 5
+    with pytest.raises(ValueError, match="with categorical_features=.*give a DataFrame"):
+        reg.set_params().fit(sp.csr_matrix(table), REAL)
+
+
+def test_exports_and_attacks_say_what_to_do():
+    clf = BayesianLogisticRegression(**TINY).fit(frame(), REAL > 0.0)
+    for call in (
+        lambda: to_torch(clf),
+        lambda: fgsm(clf, frame(), REAL > 0.0, eps=0.1),
+        lambda: clf.distill(frame()),
+    ):
+        with pytest.raises(ValueError, match=r"is not allowed for an estimator.*pipeline\[-1\]"):
+            call()
+    to_torch(BayesianLogisticRegression(**TINY).fit(BASE[["age"]], REAL > 0.0))
+
+
+@cases("chosen", [[1], ["rooms"], [False, True]])
+def test_partial_effects_are_those_of_numbers(chosen):
+    """Rows with gaps count as if they had the value of the grid; categories have no grid."""
+    pytest.importorskip("matplotlib")
+    X = pd.DataFrame({"age": np.where(GAPS["age"], np.nan, AGE), "rooms": ROOMS})
+    reg = BayesianGLMRegressor(categorical_features=chosen, **SMALL).fit(X, REAL)
+    display = PartialEffectDisplay.from_estimator(reg, X, "age", n_points=3)
+    weight = reg.coef_[reg._columns.labels.index("age")]
+    assert np.allclose(np.diff(display.mean[0]) / np.diff(display.grids[0]), weight)
+    shares = pd.get_dummies(ROOMS).iloc[np.unique(np.linspace(0, N - 1, 100).astype(int))].mean()
+    level = reg.intercept_ + shares.to_numpy() @ reg.coef_[2:]
+    assert np.allclose(display.mean[0], level + weight * display.grids[0])
+    with pytest.raises(ValueError, match="features with 'rooms' .* the column holds categories"):
+        PartialEffectDisplay.from_estimator(reg, X, ["age", "rooms"])
+
+
+def test_relevance_is_that_of_columns():
+    pytest.importorskip("matplotlib")
+    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(frame(), REAL)
+    assert reg.posterior_["scale_weight_1"].shape == (2, 5, 5)
+    assert set(RelevanceDisplay.from_estimator(reg).names) == set(frame().columns)
+    assert "scale_weight_1[city]" in str(reg.summary())
+
+
+def test_columns_are_selected_as_a_whole():
+    """The sparse estimators select columns of X, by the largest probability of their indicators."""
+    clf = SparseBayesianClassifier(threshold=0.0, **TINY).fit(frame(), REAL > 0.0)
+    assert clf.inclusion_probability_.shape == (5,)
+    rho = clf.posterior_.pooled("rho_weight_1").max(axis=2)[:, 2:6].max(axis=1)
+    assert clf.inclusion_probability_[1] == pytest.approx(rho.mean(), rel=1e-5)
+    assert list(clf.get_feature_names_out()) == list(frame().columns)
+    assert clf.transform(frame()).shape == (N, 5)
+    assert list(clf.set_output(transform="pandas").transform(frame())) == list(frame().columns)
+
+
+def test_columns_of_other_parameters_stay_beside_categories():
+    """Exposures, groups and slopes by name, with the same draws as from an encoded table."""
+    X = frame()[["city", "age", "rooms"]].assign(hours=1.0 + MEMBER, school=KIND, city=CITIES)
+    parameters = {"exposure": "hours", "groups": "school", "group_slopes": "age"}
+    reg = BayesianGLMRegressor(likelihood="poisson", **parameters, **SMALL).fit(X, ROOMS)
+    assert set(reg.posterior_.draws) >= {"effect_school", "effect_school_age", "sd_school"}
+    assert reg.coef_.shape == (8,)
+    assert (reg.coef_[-2:] == 0.0).all()
+    assert reg._labels()["scale"] == ["scale[numbers]", "scale[city]"]
+    with pytest.raises(ValueError, match="group_slopes='city' is not allowed: the column holds"):
+        clone(reg).set_params(group_slopes="city").fit(X, ROOMS)
+    with pytest.raises(ValueError, match="not allowed with exposure: the column 'hours'"):
+        clone(reg).set_params(categorical_features=["hours"]).fit(X, ROOMS)
+    more = reg.predict(X.assign(hours=2.0 * X["hours"]))
+    assert np.allclose(more, 2.0 * reg.predict(X))

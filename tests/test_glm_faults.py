@@ -1,0 +1,155 @@
+"""Generalised linear models: data that need a second look, and tools that read coefficients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from _cases import cases
+from sklearn.feature_selection import RFE, RFECV, SelectFromModel, SequentialFeatureSelector
+
+from skbayes_sgmcmc import BayesianGLMRegressor
+
+#: budgets too small to mix, on purpose, where draws are only compared with other draws
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+
+tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+
+def counts(n=60):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(n)
+    return x, rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.5 + 0.6 * x))).astype(float)
+
+
+# data that need a second look ---------------------------------------------------------------------
+
+
+def mixes(reg, bound=1.02):
+    return reg.summary()["r_hat"].max() <= bound
+
+
+@pytest.mark.statistical
+def test_separated_counts_have_a_wide_posterior():
+    """All counts of rows with x < 0 are zero: the likelihood has no maximum, the posterior has one.
+
+    R-hat as for other data. The slope is positive in at least 99.9% of the draws.
+    """
+    rng = np.random.default_rng(0)
+    x = np.r_[-np.ones(15), np.ones(15)]
+    y = np.where(x > 0, rng.poisson(4.0, 30), 0)
+    reg = BayesianGLMRegressor(likelihood="poisson", prior_scale=1.0, random_state=0)
+    reg.fit(x[:, None], y)
+    assert mixes(reg)
+    assert np.mean(reg.posterior_["coef"] > 0.0) > 0.999
+    assert np.isfinite(reg.predict([[-1.0], [1.0]], return_std=True)).all()
+
+
+@pytest.mark.statistical
+def test_a_constant_column_keeps_its_prior():
+    """N(0, 0.7^2), within 5 standard errors of the mean of 4,000 draws and 10% of the sd."""
+    x, y = counts()
+    reg = BayesianGLMRegressor(likelihood="poisson", prior_scale=0.7, random_state=0)
+    draws = reg.fit(np.column_stack([x, np.full(len(x), 3.0)]), y).posterior_["coef"][..., 1]
+    assert abs(draws.mean()) < 5.0 * 0.7 / math.sqrt(2000.0)  # at least 2,000 effective draws
+    assert draws.std() == pytest.approx(0.7, rel=0.1)
+    assert mixes(reg)
+
+
+@pytest.mark.statistical
+def test_poisson_counts_under_the_negative_binomial():
+    """Counts with less than Poisson variance: the dispersion falls, predictions are Poisson's.
+
+    Log densities agree within 0.05 nats: a dispersion of 0.03 at a mean of 5 costs 0.03 or less.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.0, 1.0, 200)
+    y = rng.binomial(10, 1.0 / (1.0 + np.exp(-x)))
+    fits = [
+        BayesianGLMRegressor(likelihood=name, prior_scale=1.0, random_state=0).fit(x[:, None], y)
+        for name in ("poisson", "negative_binomial")
+    ]
+    one, other = (reg.predict_log_density(x[:, None], y).mean() for reg in fits)
+    assert other == pytest.approx(one, abs=0.05)
+    assert mixes(fits[1])
+    assert 0.3 * np.exp(fits[1].posterior_["log_dispersion"].mean()) < 0.05
+
+
+@pytest.mark.parametrize("column", ["exposure", "offset", "n_trials"])
+def test_missing_numbers_in_known_columns_are_refused(column):
+    X = np.column_stack([np.arange(10.0), np.r_[np.ones(9), np.nan]])
+    kind = "binomial" if column == "n_trials" else "poisson"
+    with pytest.raises(ValueError, match="NaN"):
+        BayesianGLMRegressor(likelihood=kind, **{column: 1}).fit(X, np.ones(10))
+
+
+@tiny_fits
+def test_rows_of_weight_zero_are_left_out():
+    """The same draws as without them, whatever their targets."""
+    x, y = counts(30)
+    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
+    without = reg.fit(x[:20, None], y[:20]).posterior_["coef"].copy()
+    y = np.r_[y[:20], np.full(10, 1e6)]
+    weight = np.r_[np.ones(20), np.zeros(10)]
+    found = reg.fit(x[:, None], y, weight).posterior_["coef"]
+    np.testing.assert_allclose(found, without, rtol=1e-9, atol=1e-12)
+
+
+# tools of scikit-learn that read the coefficients -------------------------------------------------
+
+
+def rates(n=400, seed=0):
+    """A table with the exposure "time" and four features, the first of which matters; counts."""
+    rng = np.random.default_rng(seed)
+    time, X = rng.uniform(0.2, 3.0, n), rng.uniform(0.0, 2.0, (n, 4))
+    frame = pd.DataFrame(np.column_stack([time, X]), columns=["time", *"abcd"])
+    return frame, rng.poisson(time * np.exp(X[:, 0]))
+
+
+@tiny_fits
+def test_coefficients_have_the_width_of_x():
+    """Zero for columns that are not features, wherever these are."""
+    frame, y = rates()
+    for order in (["time", *"abcd"], [*"ab", "time", *"cd"]):
+        reg = BayesianGLMRegressor(likelihood="poisson", exposure="time", **TINY)
+        reg.fit(frame[order], y)
+        assert reg.coef_.shape == (reg.n_features_in_,)
+        assert reg.coef_[order.index("time")] == 0.0
+        others = [j for j, name in enumerate(order) if name != "time"]
+        np.testing.assert_array_equal(reg.coef_[others], reg.posterior_.mean("coef"))
+
+
+@tiny_fits
+def test_features_are_selected_with_an_exposure():
+    """SelectFromModel leaves out the exposure, too; with its name, later fits do not miss it."""
+    frame, y = rates()
+    reg = BayesianGLMRegressor(likelihood="poisson", exposure="time", **TINY)
+    chosen = frame.columns[SelectFromModel(reg).fit(frame, y).get_support()]
+    assert list(chosen) == ["a"]
+    assert reg.fit(frame[["time", *chosen]], y).coef_[1] > 0.7
+    with pytest.raises(ValueError, match="exposure='time' is not allowed"):
+        reg.fit(frame[chosen], y)
+
+
+@cases(
+    "parameters, message",
+    [
+        ({"exposure": 0, "likelihood": "poisson"}, "exposure=0 is not allowed inside RFE"),
+        ({"groups": 1}, "groups=1 is not allowed inside RFE"),
+    ],
+)
+@cases("selector", [RFE, RFECV, SequentialFeatureSelector])
+def test_selectors_that_drop_columns_are_refused(selector, parameters, message):
+    """After the first column is gone, its index is that of another one."""
+    frame, y = rates()
+    with pytest.raises(ValueError, match=message):
+        selector(BayesianGLMRegressor(**parameters)).fit(frame, y)
+
+
+@tiny_fits
+def test_selectors_work_where_all_columns_are_features():
+    frame, y = rates()
+    kept = RFE(BayesianGLMRegressor(**TINY), n_features_to_select=2).fit(frame, y).get_support()
+    assert kept[:2].all()
