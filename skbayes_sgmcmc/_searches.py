@@ -1,8 +1,8 @@
 """One warning for all fits of a search, where scikit-learn would show one for each.
 
 Searches, scores by cross-validation and ensembles fit clones in calls of ``joblib.Parallel``,
-perhaps in other processes. A clone that is made there gets the path of a file, to which its fit
-writes its warnings. The file is read when the calls are over.
+perhaps in other processes. A clone that is made there gets the path of a file, where its fit
+leaves its warnings. The file is read when the calls are over.
 """
 
 from __future__ import annotations

@@ -521,5 +521,5 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return self._columns.feature_labels
 
     def _given_labels(self) -> list[str]:
-        """Names of the columns of X from which the features are made."""
+        """Names of the columns of X that the features are made from."""
         return self._columns.parts()[1]
