@@ -1,4 +1,4 @@
-"""Scikit-learn estimators whose ``fit`` draws a Bayesian posterior by stochastic-gradient MCMC."""
+"""Scikit-learn estimators: ``fit`` draws a Bayesian posterior by stochastic-gradient MCMC."""
 
 from __future__ import annotations
 

@@ -21,8 +21,13 @@ _LIBRARIES = (
     __name__.partition(".")[0], "sklearn", "joblib",
     "concurrent", "contextlib", "multiprocessing", "threading",
 )  # fmt: skip
-#: the fit that runs, if one does: the texts of its warnings, and what returns its estimator's name
-_fit: ContextVar[tuple[list[str], Callable[[], str]] | None] = ContextVar("fit", default=None)
+#: what may take a warning instead of the user: (name, message, section, category) -> whether it did
+Taker = Callable[[str, str, str, type[Warning]], bool]
+#: the fit that runs, if one does: the texts of its warnings, what returns its estimator's name, and
+#: what takes its warnings, if it is a part of a search
+_fit: ContextVar[tuple[list[str], Callable[[], str], Taker | None] | None] = ContextVar(
+    "fit", default=None
+)
 #: whether warnings of the package are left out
 _silent: ContextVar[bool] = ContextVar("silent", default=False)
 #: how messages and notes begin to send the reader to docs/warnings.md
@@ -134,24 +139,26 @@ def warn(message: str, section: str, category: type[SamplingWarning] = SamplingW
     message += more(section)
     fit = _fit.get()
     if fit is not None:
-        texts, name_of = fit
+        texts, name_of, take = fit
         name = name_of()
         message = message if name in message else f"{name}: {message}"
         texts.append(message)
+        if take is not None and take(name, message, section, category):
+            return
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and is_library(frame.f_globals.get("__name__", "")):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
 
 @contextmanager
-def collected_warnings(name: Callable[[], str]) -> Iterator[list[str]]:
-    """Collect the texts of all warnings of a fit, which are issued nonetheless.
+def collected_warnings(name: Callable[[], str], take: Taker | None = None) -> Iterator[list[str]]:
+    """Collect the texts of all warnings of a fit, which are issued unless ``take`` takes them.
 
     ``name`` returns the name of its estimator, which takes a few milliseconds.
     """
     texts: list[str] = []
-    token = _fit.set((texts, name))
+    token = _fit.set((texts, name, take))
     try:
         yield texts
     finally:
@@ -168,5 +175,6 @@ def silent() -> Iterator[None]:
         _silent.reset(token)
 
 
-def _is_library(module: str) -> bool:
+def is_library(module: str) -> bool:
+    """Whether code of this module stands between a user's line and ours."""
     return module.partition(".")[0] in _LIBRARIES

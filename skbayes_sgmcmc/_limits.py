@@ -78,7 +78,7 @@ class Limits:
     #: rows of the part that the first fit of many rows looks at, at least (tests/test_many_rows.py
     #: and test_posterior.py measure what is left to correct), and of a start of ICA
     part_rows: int = 20_000
-    #: parameters up to which a full Hessian is computed, 32 MB. More have a diagonal one, and other
+    #: most parameters of a full Hessian, 32 MB. More have a diagonal one, and other
     #: draws
     full_hessian: int = 2000
     #: multiplications for a look at the draws of a finished run
@@ -104,33 +104,33 @@ class Limits:
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000
     worth_words: int = 5000
-    #: numbers of all draws from which compiled code summarises them
+    #: fewest numbers of all draws that compiled code summarises
     worth_sorting: int = 2**22
-    #: layers of all steps from which a compiled gradient of a perceptron is worth its start, and
-    #: units of a layer up to which it is faster (docs/results/step_cost.md)
+    #: fewest layers of all steps before a compiled gradient of a perceptron is worth its start, and
+    #: most units of a layer while it is faster (docs/results/step_cost.md)
     worth_layers: int = 5000
     compiled_units: int = 128
     #: parameters of a chain that are worth a thread: compiled steps then use several
     thread_numbers: int = 2**16
-    #: entries of a minibatch up to which the compiled linear SGLD is faster than torch
+    #: most entries of a minibatch while the compiled linear SGLD is faster than torch
     #: (docs/results/speed.md)
     compiled_numbers: int = 2**17
     #: the same of one chain's minibatch for compiled slopes of latent variables
     latent_rows: int = 2**19
     #: sparse rows are padded to the longest if their total length grows at most by this factor
-    #: (docs/performance.md)
+    #: (project/performance.md)
     padding: float = 1.5
-    #: multiplications in one chain's product from which oneDNN is faster (docs/networks.md)
+    #: fewest multiplications in one chain's product before oneDNN is faster (docs/networks.md)
     onednn_products: int = 1_500_000
     #: columns from which, and the share of numbers that are not zero up to which, the root of a
-    #: preconditioner, or rows of a network, are multiplied as CSR matrices (docs/performance.md)
+    #: preconditioner, or rows of a network, are multiplied as CSR matrices (project/performance.md)
     worth_sparse: int = 200
     sparse_share: float = 0.1
-    #: multiplications of a step of all chains up to which torch has one thread
-    #: (docs/performance.md)
+    #: most multiplications of a step of all chains with one thread of torch
+    #: (project/performance.md)
     threaded_products: int = 2**26
-    #: multiplications of a step of one chain from which single precision saves time
-    #: (docs/performance.md)
+    #: fewest multiplications of a step of one chain where single precision saves time
+    #: (project/performance.md)
     single_products: int = 2**20
     #: ``device="auto"`` takes a GPU, and its random numbers, from these sizes on
     #: (docs/results/gpu.md: an H100 beside 16 CPU cores). Multiplications in a step of all chains:
@@ -144,10 +144,10 @@ class Limits:
     #: one word on one core (8 ns), or a third of it
     default_steps: int = 6000
     topic_products: int = 300
-    #: topics up to which compiled sweeps weigh all for each token, instead of those that its
+    #: most topics for compiled sweeps that weigh all for each token, instead of those that its
     #: document has: a fit with 10 topics takes two thirds of the time, one with 50 six sevenths
     few_topics: int = 64
-    #: occurrences of a word in a document up to which its tokens are sampled one by one: the cost
+    #: most occurrences of a word in a document while its tokens are sampled one by one: the cost
     #: of others does not grow with their counts (docs/topics.md)
     tokens: int = 200
 

@@ -68,7 +68,7 @@ class DiagonalMetric(Metric):
 
 
 class Conditionals:
-    """Base class of a model's conditional distributions, from which Gibbs sampling draws."""
+    """Base class of a model's conditional distributions, for draws by Gibbs sampling."""
 
     def init_state(self, theta: Tensor) -> State:
         """Tensors that change along with the position, with "accepted" and "proposed" counts."""

@@ -122,7 +122,7 @@ def check_numbers(name: str, values: Any, allowed: str) -> None:
 
 
 def check_positions(name: str, values: Any) -> None:
-    """Refuse numbers from which no chain comes back."""
+    """Refuse numbers that no chain comes back from."""
     largest = float(np.abs(np.asarray(values, dtype=float)).max(initial=0.0))
     if largest > BOUNDS.largest_scale:
         raise not_allowed(
@@ -361,7 +361,7 @@ def check_densities(
 ) -> None:
     """Raise ``ValueError`` for log densities (rows,) that are not finite although they should be.
 
-    ``refused`` are the rows whose targets y (rows, targets) are possible, but beyond what numbers
+    ``refused`` are the rows with possible targets y (rows, targets), but beyond what numbers
     can express; ``first`` is the number of the first row.
     """
     bad = np.flatnonzero(~np.isfinite(values) & refused)

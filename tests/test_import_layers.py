@@ -21,7 +21,7 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 LAYERS = [
     {"_polynomials", "_sklearn"},
     {"_kernels", "_exceptions", "_limits"},
-    {"_table_columns", "_explain"},
+    {"_table_columns", "_explain", "_searches"},
     {"_conversion"},
     {"_validation", "_callbacks", "_metric"},
     {"_pipelines", "_labels"},

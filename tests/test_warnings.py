@@ -7,8 +7,15 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification
-from sklearn.model_selection import GridSearchCV
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -67,16 +74,69 @@ def test_one_chain_has_no_r_hat(data):
     assert "R-hat" not in text and "(smallest effective sample size" in text
 
 
-def test_a_search_warns_once_for_each_fit(data):
-    """Three fits for each of two candidates, and one of the best; each says which one it is."""
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), small()),
-        {"bayesianlogisticregression__step_size": [1e-5, 1e-6]},
-        cv=3,
-    )
-    texts = mixing_warnings(lambda: search.fit(*data))
-    named = [re.search("step_size=(1e-0[56])", text)[1] for text in texts]
-    assert sorted([named.count("1e-05"), named.count("1e-06")]) == [3, 4]
+STEPS = "bayesianlogisticregression__step_size"
+#: what scikit-learn may do with an estimator: the number of fits of each candidate
+MANY_FITS = {
+    "search": (lambda pipe, **jobs: GridSearchCV(
+        pipe, {STEPS: [1e-5, 1e-6]}, cv=3, refit=False, **jobs).fit, {"1e-05": 3, "1e-06": 3}),
+    "halving": (lambda pipe, **jobs: HalvingGridSearchCV(
+        pipe, {STEPS: [1e-5] * 3}, cv=2, refit=False, **jobs).fit, {"1e-05": 8}),
+    "scores": (lambda pipe, **jobs: lambda X, y: cross_val_score(
+        pipe.set_params(**{STEPS: 1e-5}), X, y, cv=4, **jobs), {"1e-05": 4}),
+    "ensemble": (lambda pipe, **jobs: CalibratedClassifierCV(
+        pipe.set_params(**{STEPS: 1e-5}), cv=3, **jobs).fit, {"1e-05": 3}),
+    "nested": (lambda pipe, **jobs: GridSearchCV(CalibratedClassifierCV(pipe, cv=2), {
+        f"estimator__{STEPS}": [1e-5]}, cv=2, refit=False, **jobs).fit, {"1e-05": 4}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", MANY_FITS)
+def test_fits_of_one_call_give_one_warning(data, kind, n_jobs):
+    """At the user's line, from other processes, too: how many fits of each candidate, and why."""
+    made, counts = MANY_FITS[kind]
+    pipe = make_pipeline(StandardScaler(), small())
+    (text,) = mixing_warnings(lambda: made(pipe, n_jobs=n_jobs)(*data))
+    assert text.startswith(f"{sum(counts.values())} fits gave this warning (")
+    assert "The first: the chains have not mixed well in" in text
+    found = re.findall(r"(\d+) of BayesianLogisticRegression\([^)]*step_size=(1e-0\d)\)", text)
+    assert {size: int(count) for count, size in found} == counts
+
+
+def test_a_search_says_of_its_best_estimator_that_it_has_not_mixed(data):
+    """One warning for the fits of the folds, and one for the fit that is kept."""
+    search = GridSearchCV(small(), {"step_size": [1e-5, 1e-6]}, cv=2)
+    of_folds, of_the_best = mixing_warnings(lambda: search.fit(*data))
+    assert of_folds.startswith("4 fits") and of_the_best.startswith("the chains have not mixed")
+    assert search.best_estimator_._fit_warnings == [of_the_best]
+
+
+def test_a_search_without_warnings_is_silent_and_leaves_no_file(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert mixing_warnings(lambda: cross_val_score(small(), *data, cv=2)) == []
+    assert len(mixing_warnings(lambda: cross_val_score(small(step_size=1e-5), *data, cv=2))) == 1
+    assert not [*tmp_path.iterdir()]
+
+
+def test_warnings_that_a_filter_makes_errors_are_raised_by_the_fit(data):
+    clf = small(step_size=1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SamplingWarning)
+        with pytest.raises(SamplingWarning, match="^the chains have not mixed"):
+            cross_val_score(clf, *data, cv=2, error_score="raise")
+        warnings.filterwarnings("ignore", "the chains have not mixed", SamplingWarning)
+        assert np.isfinite(cross_val_score(clf, *data, cv=2)).all()
+
+
+def test_a_fit_of_a_search_on_another_machine_warns_by_itself(data, tmp_path):
+    """There is no such file, nor is there one for a clone that is fitted after the search."""
+    clf = small(step_size=1e-5)
+    clf._search_file = str(tmp_path / "elsewhere")
+    (text,) = mixing_warnings(lambda: clf.fit(*data))
+    assert text.startswith("the chains have not mixed")
+    fitted = cross_validate(clf.set_params(step_size="auto"), *data, cv=2, return_estimator=True)
+    late = fitted["estimator"][0].set_params(step_size=1e-5)
+    assert len(mixing_warnings(lambda: late.fit(*data))) == 1
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ class ChainRandom:
         return {"noise": noise, "rows": [g.bit_generator.state for g in self.rows]}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a stored state, with the generator to which it belongs."""
+        """Continue from a stored state, with the generator that it belongs to."""
         kind: Any = TorchStream if from_torch(state) else Philox
         if counts(self.device) or is_counted(state["noise"]):
             kind = CounterStream

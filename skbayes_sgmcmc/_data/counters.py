@@ -46,7 +46,7 @@ class CounterStream:
     def set_state(self, state: Array) -> None:
         if is_counted(state):
             self.key, *self.next = state.tolist()
-        else:  # of a CPU's generator, whose numbers cannot be continued: a seed
+        else:  # a CPU's generator cannot continue at a number: a seed
             seed = np.random.SeedSequence(state.tolist()).generate_state(1, np.uint64)
             self.key, self.next = int(seed[0]), [0] * len(KINDS)
 

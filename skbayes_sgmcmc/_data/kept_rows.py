@@ -46,11 +46,11 @@ class StreamRules:
     #: mean square of a coordinate of draws, in sds of the Gaussian, that tells they are not of it;
     #: of few draws of one chain it is above 9 three times in a thousand
     far_draws: float = 9.0
-    #: relative change of the curvature within a posterior sd up to which the mean is a good start
+    #: relative change of the curvature within a posterior sd if the mean is still a good start
     most_change: float = 0.3
     #: expected error, in sds, of a Gaussian that is used far from its mean, which a warning tells
     most_stretched: float = 2.0
-    #: fewest steps of a part whose rows become a Gaussian, which takes longer than they do; and of
+    #: fewest steps of a part before its rows become a Gaussian, which takes longer; and of
     #: the first one
     least_steps: int = 20
     first_steps: int = 500

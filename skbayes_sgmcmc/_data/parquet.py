@@ -86,7 +86,7 @@ class ParquetRows:
         if not len(self._ends) or self._ends[-1] == 0:
             raise not_allowed(f"source={source!r} is not allowed: it has no row.")
         self.shape = int(self._ends[-1]), len(self.columns)
-        #: as datasets of h5py and zarr name the parts of which nothing less is read
+        #: as datasets of h5py and zarr name the smallest parts that are read
         self.chunks = max(sizes), len(self.columns)
         self._files = list(dataset.files)
         self._states = [state_of(file) for file in self._files]

@@ -67,7 +67,7 @@ class Ranks:
                 self._in_place(tensor, lambda whole: dist.all_reduce(whole, group=self.group))
 
     def follow_first(self, *tensors: Tensor) -> None:
-        """Replace each tensor by that of rank 0, from which rounding may have led away."""
+        """Replace each tensor by that of rank 0, since rounding may have changed it."""
         if self.size > 1:
             for tensor in tensors:
                 self._in_place(

@@ -238,7 +238,7 @@ class Place:
         whole = table
         while isinstance(whole.base, np.ndarray):
             whole = whole.base
-        # the offset of a slice is that of the map from which it was cut
+        # the offset of a slice is that of the map that it was cut from
         start = table.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
         offset = start + whole.offset
         return cls(os.fspath(file), table.dtype, table.shape, offset, state[1])

@@ -14,7 +14,7 @@ from .rows import StoredRows
 
 Array = NDArray[Any]
 
-#: deviations from a constant, in units of its last bit, up to which numbers are taken as constant
+#: deviations from a constant, in units of its last bit, that still count as constant
 ROUNDING = 10.0
 #: sd of a normal distribution over the median of the distances from its median
 SD_OVER_MAD = 1.4826

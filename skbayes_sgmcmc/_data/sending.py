@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def sent(values: Tensor, device: torch.device) -> Tensor:
-    """The values on a device, to which they are sent without waiting for what it does."""
+    """The values on a device, sent without waiting for what it does."""
     if device.type == "cpu":
         return values
     if device.type == "cuda":

@@ -169,7 +169,7 @@ class Mixture:
 
 
 class WithFew(Mixture):
-    """A mixture whose smooth averages are those of another, with few draws, for near rows.
+    """A mixture with the smooth averages of another, with few draws, for near rows.
 
     Parameters
     ----------

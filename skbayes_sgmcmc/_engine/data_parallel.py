@@ -132,7 +132,7 @@ def data_parallel(group: Any = None, *, chain_group: Any = None) -> Iterator[Non
     In this context, fits raise a ``ValueError`` on every rank, before the first step, if the ranks
     have different data, parameters or versions; if ``random_state`` is not a whole number; and with
     what ranks cannot share: ``augment``, ``n_jobs``, minibatches of fewer rows than there are
-    ranks, samplers that need all rows ("mala", "gibbs"), and models whose gradients are random
+    ranks, samplers that need all rows ("mala", "gibbs"), and models with gradients that are random
     (topics). With ``chain_group``, so they do with ``checkpoint`` and with fewer chains than
     groups. If a rank stops, the others raise a :class:`~skbayes_sgmcmc.SamplingError`.
 

@@ -43,7 +43,7 @@ class DescentRules:
     most_between: int = 200
     patience: int = 20
     most_steps: int = 20_000
-    #: largest learning rate, and number of parameters up to which it is used; it falls like one
+    #: largest learning rate, and the most parameters for it; it falls like one
     #: over the root of their number
     rate: float = 0.01
     rate_parameters: int = 1000

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 class EnergyRules:
     """What is measured, and what is allowed."""
 
-    #: draws from which a step is taken, at most; and first, which are enough if the error is a
+    #: most draws that a step starts from; and first, which are enough if the error is a
     #: small share of what is allowed: with 4,000 draws, a default fit of breast_cancer took a tenth
     #: more
     draws: int = 4000

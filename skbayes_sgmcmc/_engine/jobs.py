@@ -52,7 +52,7 @@ class Result:
 
 
 def moves_of(sampler: Sampler, cell: Cell) -> str:
-    """Identity of the sampler and the integrator, to which the sampler's state belongs."""
+    """Identity of the sampler and the integrator that the sampler's state belongs to."""
     return fingerprint(sampler, cell.integrator.__name__)
 
 
@@ -162,7 +162,7 @@ class Job:
         """How far a few steps of the sampler go from fixed positions, with fixed noise.
 
         The step size changes on the way, and the burn-in ends, because samplers may respond to
-        either. It is not tuned: the energies from which samplers learn are mostly rounding errors.
+        either. It is not tuned: the energies that samplers learn from are mostly rounding errors.
         """
         phi, rng = probe_starts(self.target)
         first = self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)

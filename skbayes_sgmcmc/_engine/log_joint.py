@@ -93,7 +93,7 @@ class LogJoint:
         theta : Tensor of shape (n_parameters,) or (n_positions, n_parameters)
             One or several positions.
         rows : array of int or None, default=None
-            Numbers of the rows of a minibatch, whose log likelihood is multiplied by the number of
+            Numbers of the rows of a minibatch. Their log likelihood is multiplied by the number of
             all rows over their number. None: all rows.
 
         Returns

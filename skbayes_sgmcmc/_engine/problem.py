@@ -18,9 +18,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainState:
-    """State of the chains after a run, as plain arrays, from which warm starts continue.
+    """State of the chains after a run, as plain arrays, where warm starts continue.
 
-    ``moves`` identifies the sampler and the integrator to which the state ``sampler`` belongs.
+    ``moves`` identifies the sampler and the integrator that the state ``sampler`` belongs to.
     ``n_chains`` is the requested number of chains; some of them may have diverged. ``n_rows`` is
     the sum of the weights of the rows, and ``n_draws`` the number of draws of each chain.
     ``memory`` is what a stream needs to know later (``streams.py``).

@@ -41,7 +41,7 @@ def to_arviz(
         Where the draws are. Those of an estimator get its feature and class names as coordinates.
         A pipeline or search that ends in an estimator of this package stands for that estimator.
     X : array or CSR matrix of shape (n_samples, n_features), or None, default=None
-        Rows whose log likelihood is wanted, usually those of ``fit``; needs an estimator. For a
+        Rows for the log likelihood, usually those of ``fit``; needs an estimator. For a
         pipeline, rows as the pipeline takes them.
     y : array of shape (n_samples,) or None, default=None
         Targets or labels of the rows.
@@ -49,7 +49,7 @@ def to_arviz(
         Exponents of the rows' likelihoods, as in ``fit``: each multiplies its row's log likelihood,
         and rows of weight 0 are left out.
     n_predictive : int, default=25
-        Draws of each chain, evenly spaced, for each of which a new target of every row is drawn;
+        Draws of each chain, evenly spaced; each of them draws a new target for every row;
         at most all, and 0 for none.
     random_state : int, RandomState or None, default=None
         Seed of the new targets.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ class KeptCode(FunctionCache):
     def save_overload(self, *args: Any) -> None:
         with suppress(Exception):
             super().save_overload(*args)
+        gc.collect()  # numba's tracebacks hold every frame below, with its rows, in cycles
 
 
 def keep(compiled: Any) -> Any:

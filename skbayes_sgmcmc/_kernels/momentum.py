@@ -13,7 +13,7 @@ from . import jit, part, polynomial
 
 #: features that products take at a time
 FEATURES = 4
-#: bound on the argument of exp; log 2 as a number whose products with integers are exact, and the
+#: bound on the argument of exp; log 2 as a number with exact products with integers, and the
 #: rest
 LARGEST = 700.0
 LOG_TWO_HIGH, LOG_TWO_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10

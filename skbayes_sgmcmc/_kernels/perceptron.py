@@ -19,7 +19,7 @@ ROWS = 128
 #: activations and likelihoods, by their numbers
 RELU, TANH, LOGISTIC = range(3)
 CATEGORICAL, GAUSSIAN, HETEROSCEDASTIC = range(3)
-#: bound on the argument of exp; log 2 as a number whose products with integers are exact, and the
+#: bound on the argument of exp; log 2 as a number with exact products with integers, and the
 #: rest
 LARGEST = np.float32(87.0)
 LOG_TWO_HIGH, LOG_TWO_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
@@ -230,7 +230,7 @@ def gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope):
 
 @part
 def heteroscedastic(f, y, k, log_typical, floor, weight, log_p, bits, g):
-    """The same of normal targets whose noise depends on the row, as ``Heteroscedastic`` says."""
+    """The same of normal targets with a noise for each row, as ``Heteroscedastic`` says."""
     for r in range(ROWS):
         log_p[r] = ZERO
     for j in range(k):

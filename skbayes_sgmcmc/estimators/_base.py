@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
 from .._limits import LIMITS
+from .._searches import search_file
 from .._sklearn import BaseEstimator
 from .._validation import check_int, check_is_fitted, check_sample_weight
 from ._columns import Columns, check_columns_stay
@@ -85,12 +86,21 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     _mixing: tuple[Extreme, Extreme] | None = None
     #: texts of the warnings of the latest call of ``fit`` or ``partial_fit``
     _fit_warnings: Sequence[str] = ()
+    #: where the next fit leaves its warnings, if a search has made this clone
+    _search_file: str | None = None
 
     def _html_repr(self) -> str:
         return diagram(self)
 
     def _sk_visual_block_(self) -> Any:
         return block(self)
+
+    def __sklearn_clone__(self) -> Self:
+        copy = super().__sklearn_clone__()
+        path = self._search_file or search_file()
+        if path is not None:  # the clone is fitted in a search
+            copy._search_file = path
+        return copy
 
     def __getstate__(self) -> dict[str, Any]:
         # paths become strings, because files without pickle hold no other kind of path
@@ -511,5 +521,5 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return self._columns.feature_labels
 
     def _given_labels(self) -> list[str]:
-        """Names of the columns of X from which the features are made."""
+        """Names of the columns of X that the features are made from."""
         return self._columns.parts()[1]

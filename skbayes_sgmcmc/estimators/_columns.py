@@ -39,7 +39,7 @@ class Columns:
     """The columns of X: features, and those that hold exposures, labels of groups and the like.
 
     Columns of labels hold codes once X has been checked: places in the list of labels that the fit
-    has had, and -1 for others. Labels have no common type to which they could be rounded.
+    has had, and -1 for others. Labels have no common type that could round them.
 
     Indices are those of checked rows, which may have several columns for one of X: see
     :class:`Encoding`.

@@ -28,7 +28,7 @@ from .._table_columns import (
 
 Array = NDArray[Any]
 
-#: number of columns from which encoded rows are sparse, if they may be, and the largest share of
+#: fewest columns of encoded rows that are sparse, if they may be, and the largest share of
 #: numbers that are not zero. Both are known in fit: later rows are then of the same kind
 SPARSE_WIDTH, SPARSE_SHARE = 1000, 0.3
 #: an error's text for a column without a value
@@ -176,7 +176,7 @@ class Encoding:
         return [name for column, label in found for name in column.names(label)]
 
     def origin(self, n_columns: int) -> Array:
-        """For every encoded column, the column of X from which it was made."""
+        """For every encoded column, the column of X that it was made from."""
         if self.plain:
             return np.arange(n_columns)
         return np.repeat(np.arange(n_columns), [each.width for each in self.columns])
@@ -239,7 +239,7 @@ class Encoding:
             )
 
 
-#: of arrays, whose columns stay as they are
+#: of arrays: their columns stay as they are
 PLAIN = Encoding()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._data.kept_rows import KeptRows
 from .._exceptions import MORE, SamplingError, collected_warnings, explained
+from .._searches import leave
 from ._mixing import short_name
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
         with _alone(estimator), _alone(copy):
             before = dict(vars(estimator))
             vars(copy).update(before)
-            with collected_warnings(lambda: short_name(copy)) as texts:
+            search = vars(copy).pop("_search_file", None)
+            take = search and functools.partial(leave, search)
+            with collected_warnings(lambda: short_name(copy), take) as texts:
                 method(copy, *args, **kwargs)
             copy._fit_warnings = texts
             _take_over(estimator, before, vars(copy))

@@ -91,7 +91,7 @@ FAMILIES = {
 OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
-#: rows with the same target, beyond the coefficients, whose noise may be learned if there are few
+#: most rows with the same target, beyond the coefficients, for a learned noise if there are few
 #: others: the noise is then about 0.3 exp(-10) units of y
 MOST_ALIKE = 10.0
 #: with fewer rows, noise is the same for all: they do not say how it depends on x

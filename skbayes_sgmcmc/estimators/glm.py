@@ -87,7 +87,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         "log_normal", "weibull" or "binomial". Student's t distribution has heavy tails, so that
         outliers matter less. The Poisson and the negative binomial distribution are for counts; the
         variance of the latter exceeds the mean, and zero-inflated ones have more zeros. The gamma
-        distribution is for positive numbers whose standard deviation is proportional to their mean,
+        distribution is for positive numbers with a standard deviation proportional to their mean,
         Tweedie's for amounts that are exactly zero in some rows. Log-normal and Weibull ones are
         for times; y may have two columns, their lower and upper bounds. The binomial one is for
         successes among ``n_trials``.
@@ -170,7 +170,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit resumes if it is called again with the same data and
+        File that lets an interrupted fit resume if it is called again with the same data and
         parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
         file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
         "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.

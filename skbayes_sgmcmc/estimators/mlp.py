@@ -121,7 +121,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
         unsure. After the fit, two or three runs with an eighth of its steps each leave out a fifth
         of the rows, and predict it. Short fits have fewer and longer runs, and all together take at
-        most half of the fit's steps. The power to which probabilities are raised, before they are
+        most half of the fit's steps. The power that probabilities are raised to, before they are
         normalised, is the most probable one given these rows. The draws, and what other methods
         make of them, stay as they are. "auto": with at least 50 rows, if X takes at most 512 MiB,
         ``step_size="auto"`` and ``temperature=1``. True copies four fifths of any X.
@@ -149,7 +149,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit resumes if it is called again with the same data and
+        File that lets an interrupted fit resume if it is called again with the same data and
         parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
         file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
         "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.

@@ -151,7 +151,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit resumes if it is called again with the same data and
+        File that lets an interrupted fit resume if it is called again with the same data and
         parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
         file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
         "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.

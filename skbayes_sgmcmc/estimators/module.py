@@ -152,7 +152,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit resumes if it is called again with the same data and
+        File that lets an interrupted fit resume if it is called again with the same data and
         parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
         file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
         "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
@@ -205,7 +205,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     Notes
     -----
     The module is in evaluation mode throughout, so dropout and other random layers do nothing.
-    During sampling, batch norms whose parameters are all sampled use the statistics of the
+    During sampling, batch norms with all parameters sampled use the statistics of the
     minibatch, as in training. For predictions, each draw needs its own statistics. They are
     computed on at most 5000 training rows, after the run or when a callback asks for predictions,
     and are stored with the draws. In ``partial_fit``, they are computed on the rows of the call.

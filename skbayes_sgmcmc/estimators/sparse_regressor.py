@@ -31,7 +31,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
 
     Stochastic-gradient MCMC samples the weights, and the latent variables of the prior are updated
     after every step. The estimator is also a feature selector: ``transform`` keeps the features
-    whose inclusion probability is above ``threshold``. CSR matrices are converted to dense arrays
+    with an inclusion probability above ``threshold``. CSR matrices are converted to dense arrays
     one minibatch at a time; their features are scaled but not centred.
 
     Parameters
@@ -130,7 +130,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
         Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
         dir="draws")``. None: in memory, in the precision of the sampling.
     checkpoint : path or None, default=None
-        File from which an interrupted fit resumes if it is called again with the same data and
+        File that lets an interrupted fit resume if it is called again with the same data and
         parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
         file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
         "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.

@@ -59,14 +59,14 @@ def fgsm(
     eps : float
         Strength of the attack: how far every value of X moves, in the units of X. At least 0.
     clip : (low, high) or None, default=(0, 1)
-        Range to which the attacked values are clipped, such as the range of pixels. None: no
+        Range that clips the attacked values, such as the range of pixels. None: no
         clipping.
 
     Returns
     -------
     array of the shape of X
-        The attacked rows, in float32 if X is float32, otherwise in float64. Values whose gradient
-        is zero do not change.
+        The attacked rows, in float32 if X is float32, otherwise in float64. Values without
+        a gradient do not change.
 
     Raises
     ------
@@ -197,13 +197,13 @@ class AdversarialCurveDisplay(Display):
             Label that the attack makes less probable. With "predicted", misclassified rows may
             become correct.
         clip : (low, high) or None, default=(0, 1)
-            Range to which the attacked values are clipped. None: no clipping.
+            Range that clips the attacked values. None: no clipping.
         metric : str or sequence of str, default="accuracy"
             Metrics to plot, with one panel each: "accuracy" or "entropy".
         name : str or None, default=None
             Label of the curve. None: the class name of the estimator.
         ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
+            One axes per panel, or a single axes that the panels share. None: a new figure.
         **kwargs
             Options of the lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 

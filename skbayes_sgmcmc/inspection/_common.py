@@ -50,7 +50,7 @@ def panels(caller: str, ax: Any, n_panels: int, n_names: int = 0) -> Array:
     if box is None:
         raise not_allowed(
             f"ax with {len(given)} axes is not allowed: give {n_panels} axes, one for each panel, "
-            "or a single axes made by subplots, whose area the panels share."
+            "or a single axes made by subplots, which the panels share."
         )
     given[0].set_axis_off()
     cells = box.subgridspec(n_rows, n_columns)
@@ -77,7 +77,7 @@ class Display:
         Parameters
         ----------
         ax : Axes, sequence of Axes or None, default=None
-            Axes to draw on. For several panels, one axes per panel, or a single axes whose area the
+            Axes to draw on. For several panels, one axes per panel, or a single axes that the
             panels share. None: a new figure.
         **kwargs
             Options of what is drawn, as in the method that computes the display.

@@ -126,7 +126,7 @@ class LearningCurveDisplay(Display):
         name : str or None, default=None
             Label of the curve. None: the class name of the estimator.
         ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
+            One axes per panel, or a single axes that the panels share. None: a new figure.
         **kwargs
             Options of the main lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 

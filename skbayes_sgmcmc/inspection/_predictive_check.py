@@ -84,7 +84,7 @@ class PredictiveCheckDisplay(Display):
         y : array of shape (n_samples,)
             Their targets.
         n_bins : int, default=20
-            Number of bins between the smallest and the largest target, whose edges are whole
+            Number of bins between the smallest and the largest target. Their edges are whole
             numbers for counts.
         n_samples : int, default=200
             Number of replicated data sets.

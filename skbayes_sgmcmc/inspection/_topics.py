@@ -89,7 +89,7 @@ class TopicDisplay(Display):
         coverage : float, default=0.9
             Probability of the central intervals.
         ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
+            One axes per panel, or a single axes that the panels share. None: a new figure.
         **kwargs
             Options of the bars, passed to :meth:`matplotlib.axes.Axes.barh`.
 

@@ -84,7 +84,7 @@ class WeightHistogramDisplay(Display):
             Seed. From a block with more than a million values, a million are chosen with
             replacement. From a smaller block, all values are used.
         ax : Axes, sequence of Axes or None, default=None
-            One axes per panel, or a single axes whose area the panels share. None: a new figure.
+            One axes per panel, or a single axes that the panels share. None: a new figure.
         **kwargs
             Options of the histograms, passed to :meth:`matplotlib.axes.Axes.stairs`.
 

@@ -22,19 +22,19 @@ class AutoRules:
 
     # Networks (docs/networks.md, docs/results/tabular.md and many_rows.md) ------------------------
 
-    #: number of parameters up to which ``sampler="auto"`` is MCLMC for any number of rows; and for
+    #: most parameters for ``sampler="auto"`` to be MCLMC for any number of rows; and for
     #: tables of many rows, where pSGLD stops far from what the rows say. In regression, where it
     #: does so with few rows too, larger networks have MCLMC up to these rows times parameters
     #: (docs/results/wide.md)
     small_network: int = 2500
     large_network: int = 10_000
     steep_work: int = 2**26
-    #: rows for each parameter that make many rows, whose minibatches say as much as all of them,
+    #: rows for each parameter that make many rows: their minibatches say as much as all of them,
     #: and rows times parameters that do so for any small network
     many_rows: int = 8
     many_work: int = 2**24
-    #: rows times parameters up to which rows are never many, and chains with all rows take all of
-    #: their steps; beyond it they take fewer, such that the time grows like its root
+    #: rows times parameters that are never many, at most: chains with all rows take all of their
+    #: steps; beyond it they take fewer, such that the time grows like its root
     full_work: float = 2.5e6
     #: MCLMC's number of rows in a minibatch, and its smallest burn-in, if there are many
     energy_batch: int = 250
@@ -49,7 +49,7 @@ class AutoRules:
     #: than what is taken for typical
     noise_draws: int = 16
     typical_noise: float = 0.75
-    #: typical curvature of the whitened posterior up to which the table's step sizes are not
+    #: typical curvature of the whitened posterior, at most, if the table's step sizes are not
     #: reduced; sds are then right to about 5% (measured on wine, breast_cancer and digits)
     curvature: float = 2.0
     #: steps of the search for directions of another curvature, where the preconditioner is
@@ -69,7 +69,7 @@ class AutoRules:
     slowest: int = 1000
     #: number of parts of ``LIMITS.part_rows`` rows, or more, that make many rows
     parts: int = 4
-    #: sds from the centre up to which draws are expected to come, and up to which a wall is in the
+    #: sds from the centre that draws are expected to reach, and where a wall is still in the
     #: way; number of the worst rows that are looked at for walls
     farthest_draw: float = 4.0
     farthest_wall: float = 5.0

@@ -112,7 +112,7 @@ class LearnedScales:
     exact conditional distribution given the coefficients.
 
     b is :math:`a s_0^2`. If the hyperprior's ``inputs`` is true, which means one scale for each
-    feature unless ``parts`` says otherwise, the groups have a common b, whose logarithm is a
+    feature unless ``parts`` says otherwise, the groups have a common b; its logarithm is a
     parameter: ``log_shared`` :math:`= \log(b / (a s_0^2))`.
 
     Parameters
@@ -131,7 +131,7 @@ class LearnedScales:
     smooth = True
     linear_form = None
     effects: Collection[str] = ()
-    #: with 1, R-hat of the default fit of wine, whose classes can be separated, is 1.03, and the
+    #: with 1, R-hat of the default fit of wine (classes can be separated) is 1.03, and the
     #: smallest effective sample size on iris is 500; with 2 they are 1.016 and 1,100
     tails = 2.0
 

@@ -55,7 +55,7 @@ class GroupTerm:
 class GroupedCoefficients:
     """The prior of group effects, followed by that of the features' coefficients.
 
-    It has the methods of the priors of ``_coefficient_priors.py``, each of which applies the method
+    It has the methods of the priors of ``_coefficient_priors.py``, and each applies the method
     of that name to the parts.
 
     Parameters

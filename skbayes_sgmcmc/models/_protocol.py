@@ -170,7 +170,7 @@ class Model:
         """The object that defines ``step_size="auto"`` for this model (``models/_tuning.py``).
 
         With None, ``step_size="auto"``, ``init="map"`` and control variates are refused. Models
-        whose posterior has many modes return ``ManyModes(self)``. Models that know their centre and
+        with many modes return ``ManyModes(self)``. Models that know their centre and
         curvature are subclasses of ``CurvedModel``, which returns ``WhitenedGaussian(self)``.
         """
         return None

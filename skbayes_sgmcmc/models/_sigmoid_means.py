@@ -9,7 +9,7 @@ logistic distribution, and with its quantiles :math:`t(u) = \log u / (1 - u)`
     E[\sigma(z)] = \int_0^1 \Phi\left(\frac{m - t(u)}{s}\right) du,\quad
     E[\sigma'(z)] = \int_0^1 \frac{1}{s} \phi\left(\frac{m - t(u)}{s}\right) du,
 
-whose integrands are the smoother the larger s is.
+with integrands that are smoother if s is larger.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 #: sd of the logit at which both methods have errors of 0.0004, and of 0.4% of the slope
 WIDE = 2.5
-#: sd of the logit up to which five nodes have errors of 1e-8, and of 0.2% of the rms of what is
+#: largest sd of the logit where five nodes have errors of 1e-8, and of 0.2% of the rms of what is
 #: left by a linear function of the logit
 NARROW = 0.3
 #: quantiles of the logistic distribution at nodes between 0 and 1, and the nodes' weights

@@ -1,11 +1,11 @@
-"""Threads of matrix products, of which small ones are faster with one.
+"""Threads of matrix products: small ones are faster with one.
 
 Threads wait for each other at the end of every operation. On a busy machine a logistic regression
 of 569 rows took minutes with two of torch's, and takes 2 s with one.
 
 The threads of the BLAS of NumPy and SciPy wait for the next product without giving up their
 processors, and so do those of torch. Where the two take turns, as before a fit's chains, the ones
-compute while the others hold the processors: 0.4 ms become 10 ms. docs/performance.md has figures.
+compute while the others hold the processors: 0.4 ms become 10 ms (project/performance.md).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def step_at_walls(
 ) -> float:
     """``eta``, or the largest step size at which no row throws a coefficient half the way back.
 
-    A row with a huge value, whose class is beyond doubt for most draws, adds nothing to the
+    A row with a huge value and a class beyond doubt for most draws adds nothing to the
     curvature of typical draws, theta ~ N(center, root root'). A chain that comes to where this
     class is in doubt is thrown back by the row's whole gradient; far enough, and seldom enough, to
     make the posterior's sds too large and to move its mean. Throws of one sd do no harm. A row of

@@ -60,7 +60,7 @@ def between(root: Array, prior: Array) -> Array:
 
 @dataclass(frozen=True)
 class Whitened:
-    """A posterior in coordinates whose root is a matrix (P, P), or a diagonal (P,).
+    """A posterior in coordinates with a root that is a matrix (P, P), or a diagonal (P,).
 
     With ``few`` = V, c, the root is diag(root) (1 - V diag(c) V').
     """

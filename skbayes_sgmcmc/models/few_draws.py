@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 #: largest sds of logits, and of how many draws one is then taken
 LEVELS = ((1.0, 16), (2.0, 8), (math.inf, 4))
-#: the same of a mean whose unit is the noise, and of the logarithm of a mean; all draws beyond it.
+#: the same of a mean in units of the noise, and of the logarithm of a mean; all draws beyond it.
 #: With a link, variances of means are no quadratic functions, and take more draws
 NOISE, OF_NEAR = 0.5, 16
 LOG, OF_LINKED = 0.25, 4

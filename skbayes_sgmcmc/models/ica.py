@@ -173,7 +173,7 @@ class ICAModel(MetricModel):
     # centre and curvature -------------------------------------------------------------------------
 
     def find_map(self, data: Data, max_steps: int | None = None) -> Array | None:
-        """The mode to which a descent from the reference leads, or a position on the way there.
+        """The mode that a descent from the reference leads to, or a position on the way there.
 
         The posterior has one mode for every order and sign of the rows. With ``max_steps``, the
         descent ends after so many steps.

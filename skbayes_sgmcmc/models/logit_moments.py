@@ -79,7 +79,7 @@ class LogitMoments(Moments):
     Attributes
     ----------
     largest : float
-        Variance of a logit up to which probabilities are right to about ``TOLERANCE``; 0 if they
+        Largest variance of a logit while probabilities are right to about ``TOLERANCE``; 0 if they
         are not even for the smallest that was tried.
     """
 

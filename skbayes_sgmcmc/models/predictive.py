@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 #: squares of larger numbers are those plus one
 FAR = 1e10
-#: numbers from which the short series of factorials and the like are exact to 1e-14
+#: fewest numbers where the short series of factorials and the like are exact to 1e-14
 SERIES_START = 100.0
 #: Poisson samples of larger rates are those of a normal distribution
 LARGEST_RATE = 1e15

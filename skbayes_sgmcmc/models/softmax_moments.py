@@ -11,7 +11,7 @@ to second order; there is no term of first order. What is left grows with the sk
 and with :math:`u^2`. The largest u for which it is below ``TOLERANCE`` is found from the draws, as
 for two classes (``logit_moments.py``). Rows beyond it are left to the draws.
 
-The variances of a row are those of bilinear forms of the coefficients, whose covariances are nearly
+The variances of a row are those of bilinear forms of the coefficients. Their covariances are nearly
 a product of a matrix of classes and one of features. They are written as a sum of such products
 (``_kronecker.py``); each takes one quadratic form of the row. How far the first of them
 are off is found from the draws, too: one is enough for rows of small variances, and the others have
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 
 #: variances of relative logits that are tried
 VARIANCES = (0.1, 0.05, 0.03, 0.01)
-#: largest sum of p u over unlikely classes, whose u may be larger, and variances that are tried
+#: largest sum of p u over unlikely classes (their u may be larger), and variances that are tried
 SMALL_TERM, CERTAIN_VARIANCES = 8e-4, (1.0, 0.3)
 #: mean logits of the first two classes at which the error is looked at; those of the others are 0
 LEADS = ((0.0, 0.0), (1.5, 0.0), (3.0, 0.0), (4.0, 4.0), (5.0, 4.0), (7.0, 5.0))
@@ -55,7 +55,7 @@ class SoftmaxMoments(Moments):
     Attributes
     ----------
     largest : float
-        Variance of a relative logit up to which probabilities are right to about ``TOLERANCE``; 0
+        Largest variance of a relative logit while probabilities are right to about ``TOLERANCE``; 0
         if they are not even for the smallest that was tried.
     """
 

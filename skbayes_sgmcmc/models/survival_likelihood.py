@@ -1,4 +1,4 @@
-r"""Likelihoods of times of which only bounds may be known.
+r"""Likelihoods of times with bounds where they are not known.
 
 .. math:: \log T = \log m + f + \sigma\varepsilon
 

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 #: ends of the power: near 1, amounts are multiples of one number; near 2, none of them is zero
 LEAST_POWER, LARGEST_POWER = 1.01, 1.99
-#: means n of N up to which sums are over all numbers; beyond, the terms are smooth in N
+#: largest means n of N with sums over all numbers; beyond, the terms are smooth in N
 SMOOTH = 64.0
 #: standard deviations of N, on either side, that sums contain, and numbers beyond these
 REACH, BEYOND = 7.5, 12.0

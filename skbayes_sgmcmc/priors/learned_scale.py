@@ -65,7 +65,7 @@ class LearnedScale(BaseEstimator):
         "auto" is twice this scale, but at most 1.
     inputs : "auto" or bool, default="auto"
         Whether each input feature has a scale of its own (automatic relevance determination), in
-        linear models and in networks whose first layer is fully connected to the features. These
+        linear models and in networks with a fully connected first layer. These
         scales are s^2 ~ IG(a, b) with b ~ Gamma(a, 1/s_0^2), so that they are shrunk towards a
         common scale. "auto": in networks only.
 

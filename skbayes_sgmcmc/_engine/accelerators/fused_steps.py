@@ -28,7 +28,7 @@ from ._base import Accelerator, Engine, why_no_cpu
 
 
 class FusedEuler:
-    """Replacement of ``integrators.euler`` for the runs to which :class:`FusedSteps` applies."""
+    """Replacement of ``integrators.euler`` for the runs that :class:`FusedSteps` takes."""
 
     def __init__(self) -> None:
         from ..._kernels import steps

@@ -66,5 +66,5 @@ class PerceptronKernel(ModelKernel):
         return None
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
-        engine = super().equip(engine, recipe)  # whose gradient starts of chains need, too
+        engine = super().equip(engine, recipe)  # starts of chains need its gradient, too
         return replace(engine, block=WholeSteps(recipe)) if whole_steps(recipe) else engine

@@ -29,7 +29,7 @@ SCHEMES: dict[Integrator, tuple[tuple[float, ...], tuple[float, ...]]] = {
 
 
 def whole_steps(recipe: Recipe) -> bool:
-    """Whether the steps of a run whose model has the perceptron's kernel are compiled whole."""
+    """Whether the steps of a model with the perceptron's kernel are compiled whole."""
     model: Any = recipe.target.model
     rows = recipe.minibatches
     return (

@@ -341,7 +341,7 @@ def _row_weight(batch: Batch) -> Any:
 def by_chain(batch: Batch, name: str) -> Any:
     """A field with a leading axis of chains, which has length 1 if the chains share the field.
 
-    Sparse rows know themselves of which chains they are.
+    Sparse rows know themselves which chains they belong to.
     """
     field = batch.fields[name]
     return field[None] if batch.shared and isinstance(field, Tensor) else field

@@ -56,7 +56,7 @@ class ModuleNetwork(Network):
     start : {"random", "module"}, default="random"
         Where chains start. "random": matrices and kernels as in He et al. (2015), biases at zero,
         and other parameters, such as the scales of batch norms, at the values of the module.
-        "module": at the values of the module, plus normal numbers whose standard deviation is
+        "module": at the values of the module, plus normal numbers with a standard deviation of
         ``START_SPREAD`` times the root mean square of a block's values (of all sampled values if
         the block is zero).
     layout : Layout, default=PLAIN
@@ -431,6 +431,6 @@ def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int
     if outputs.shape != shape:
         raise not_allowed(
             f"{name}={brief(module)} is not allowed: for {shape[0]} rows its output has the shape "
-            f"{tuple(outputs.shape)}; give a module whose output has the shape {shape}.",
+            f"{tuple(outputs.shape)}; give a module with an output of the shape {shape}.",
             "a-module-is-not-allowed",
         )

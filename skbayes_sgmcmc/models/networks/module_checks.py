@@ -144,7 +144,7 @@ def first_random(module: nn.Module, rows: Rows) -> str | None:
     If the calls go through different parts, it is the first of these. The name of the module itself
     is its class.
     """
-    # of copies, because a call in training may change buffers, from which the second would begin
+    # of copies, because a call in training may change buffers, where the second would begin
     first, second = (_trace(light_copy(module), rows, seed) for seed in range(2))
     for (name, before, after), (other, *again) in zip(first, second, strict=False):
         if name != other or (before == again[0] and after != again[1]):
@@ -246,7 +246,7 @@ def _in_training(module: nn.Module) -> nn.Module:
 
 
 def parametrized(module: nn.Module, sampled: Sequence[str]) -> dict[str, list[str]]:
-    """Sampled parameters from which torch computes others, by the name of the parametrization."""
+    """Sampled parameters that torch computes others from, by the name of the parametrization."""
     parts = [n for n, part in module.named_modules() if isinstance(part, ParametrizationList)]
     own = {part: [name for name in sampled if name.startswith(f"{part}.")] for part in parts}
     return {part: names for part, names in own.items() if names}
