@@ -23,7 +23,7 @@ _WHERE = {
     "Pruning": "models.networks.pruning",
     "SpikeSlab": "priors",
     "Storage": "_draws.storage",
-    "StudentT": "models.likelihoods",
+    "StudentT": "models.student_likelihood",
     "TorchLikelihood": "models.torch_likelihood",
     "Tweedie": "models.tweedie_likelihood",
     "LatentDirichletAllocation": "estimators.lda",
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from .estimators.ordinal import BayesianOrdinalClassifier as BayesianOrdinalClassifier
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse_regressor import SparseBayesianRegressor as SparseBayesianRegressor
-    from .models.likelihoods import StudentT as StudentT
     from .models.networks.low_rank import low_rank_adapters as low_rank_adapters
     from .models.networks.pruning import Pruning as Pruning
+    from .models.student_likelihood import StudentT as StudentT
     from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,
     )

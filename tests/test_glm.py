@@ -18,8 +18,9 @@ from skbayes_sgmcmc.models.binomial_likelihood import Binomial
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.gamma_likelihood import Gamma
 from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.likelihoods import Gaussian, StudentNoise
+from skbayes_sgmcmc.models.likelihoods import Gaussian
 from skbayes_sgmcmc.models.ordinal import CumulativeLogit
+from skbayes_sgmcmc.models.student_likelihood import StudentNoise
 from skbayes_sgmcmc.models.survival_likelihood import LogNormal, Weibull
 from skbayes_sgmcmc.models.tweedie_likelihood import CompoundPoisson
 from skbayes_sgmcmc.models.zero_inflated_likelihood import (

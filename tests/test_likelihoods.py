@@ -20,9 +20,9 @@ from skbayes_sgmcmc.models.likelihoods import (
     Heteroscedastic,
     LatentGaussian,
     LinearAbove,
-    StudentNoise,
 )
 from skbayes_sgmcmc.models.predictive import Binomial, Gamma, NegativeBinomial, Poisson, StudentT
+from skbayes_sgmcmc.models.student_likelihood import StudentNoise
 
 # families -----------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from skbayes_sgmcmc.models._auto import AUTO
 from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
 from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
 from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.likelihoods import StudentNoise
 from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.student_likelihood import StudentNoise
 from skbayes_sgmcmc.priors import Normal
 
 pytestmark = pytest.mark.statistical

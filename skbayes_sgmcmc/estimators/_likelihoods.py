@@ -235,7 +235,8 @@ class Choice:
 
         ``rounding`` is how far standardised targets are rounded.
         """
-        from ..models.likelihoods import Gaussian, Heteroscedastic, StudentNoise
+        from ..models.likelihoods import Gaussian, Heteroscedastic
+        from ..models.student_likelihood import StudentNoise
         from ..models.torch_likelihood import DistributionLikelihood
 
         if self.own is not None:

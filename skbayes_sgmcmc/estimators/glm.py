@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
     from ..models.glm import GLMModel
-    from ..models.likelihoods import StudentT
+    from ..models.student_likelihood import StudentT
     from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler

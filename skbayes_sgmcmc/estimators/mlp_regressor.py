@@ -15,7 +15,7 @@ from ._network import NetworkRegressor
 from ._perceptron import Perceptron
 
 if TYPE_CHECKING:
-    from ..models.likelihoods import StudentT
+    from ..models.student_likelihood import StudentT
     from ..models.torch_likelihood import TorchLikelihood
     from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior

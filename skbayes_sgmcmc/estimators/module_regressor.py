@@ -16,8 +16,8 @@ from ._module import ModuleEstimator
 from ._network import NetworkRegressor
 
 if TYPE_CHECKING:
-    from ..models.likelihoods import StudentT
     from ..models.networks.pruning import Pruning
+    from ..models.student_likelihood import StudentT
     from ..models.torch_likelihood import TorchLikelihood
     from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior, SpikeSlab
