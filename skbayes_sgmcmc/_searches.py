@@ -43,7 +43,8 @@ def search_file() -> str | None:
 def _begun(call: FrameType) -> str | None:
     """A new file for a call of ``joblib.Parallel``, if this is one with an end that can be seen."""
     parallel, tasks = call.f_locals["self"], call.f_locals.get("iterable")
-    if call.f_code.co_name != "__call__" or not isinstance(tasks, Generator):
+    known = hasattr(parallel, "_managed_backend") and hasattr(parallel, "_backend")
+    if call.f_code.co_name != "__call__" or not isinstance(tasks, Generator) or not known:
         return None
     user = call
     while user.f_back is not None and is_library(user.f_globals.get("__name__", "")):

@@ -128,7 +128,7 @@ class LinearEstimator(SGMCMCEstimator):
         free = (settings.step_size, settings.gradient, settings.preconditioner, settings.init)
         if alone and settings.temperature == 1.0 and all(map(is_auto, free)):
             features = self._columns.of_features(task.rows.x)
-            task = replace(task, model=task.model.in_space_of(features))
+            task = replace(task, model=task.model.in_space_of(features, task.rows.weight))
         super()._run(task)
 
     def _check_run(self, run: Run) -> None:

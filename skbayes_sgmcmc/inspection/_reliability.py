@@ -289,7 +289,7 @@ def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Ar
         raise not_allowed(f"classes={known.tolist()} is not allowed: give each class once.")
     if p.min() < -SUM_TOLERANCE or np.abs(p.sum(axis=1) - 1.0).max() > SUM_TOLERANCE:
         raise not_allowed(
-            "proba is not allowed: give numbers between 0 and 1 with rows that sum to 1 "
+            "proba is not allowed: give numbers between 0 and 1 where rows sum to 1 "
             f"(the given numbers lie in [{p.min():g}, {p.max():g}], their sums in "
             f"[{p.sum(axis=1).min():g}, {p.sum(axis=1).max():g}])."
         )

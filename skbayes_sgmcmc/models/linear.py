@@ -115,12 +115,12 @@ class LinearModel(CurvedModel):
         #: typical distances of the parameters from zero
         self.typical = np.concatenate([bound.typical, self._own_rates.values])
 
-    def in_space_of(self, X: Any) -> Self:
+    def in_space_of(self, X: Any, weight: Array | None) -> Self:
         """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X."""
         prior = self.coefficient_prior
         if prior.normal is None or self.terms or not RowSpace.pays(X, self.k):
             return self
-        space, model = RowSpace.of(X, prior.normal), copy.copy(self)
+        space, model = RowSpace.of(X, prior.normal, weight), copy.copy(self)
         scale: Any = prior.hyper if isinstance(prior, LearnedScales) else 1.0
         own = {name: self.shapes[name] for name in self._own_names}
         n_intercepts = self.shapes.get("intercept", (0,))[0]

@@ -42,15 +42,20 @@ class RowSpace:
     def pays(X: Any, k: int) -> bool:
         """Whether k predictors of rows X are sampled faster, and at all, in such coordinates."""
         n_rows, n_features = X.shape
-        numbers = X.nnz if sp.issparse(X) else X.size
-        fits = 8 * n_rows * n_features <= LIMITS.auto_bytes
+        if n_rows > 2 * n_features or 8 * n_rows * n_features > LIMITS.auto_bytes:
+            return False
+        # a row of weight two counts as two rows
+        n_rows = n_rows if sp.issparse(X) else len(np.unique(X, axis=0))
         few = k * (n_rows + 1) <= LIMITS.full_hessian and 2 * n_rows <= n_features
-        return bool(fits and few and n_rows**2 <= 4 * numbers)
+        return bool(few and n_rows**2 <= 4 * (X.nnz if sp.issparse(X) else X.size))
 
     @classmethod
-    def of(cls, X: Any, units: Array) -> Self:
-        """Those of rows X, (rows, n_features)."""
+    def of(cls, X: Any, units: Array, weight: Array | None = None) -> Self:
+        """Those of rows X, (rows, n_features), which are principal axes of the weighted rows."""
         X = X.multiply(units).tocsr() if sp.issparse(X) else X.astype(np.float64) * units
+        if weight is not None:
+            root = np.sqrt(weight)[:, None]
+            X = X.multiply(root).tocsr() if sp.issparse(X) else X * root
         products = X @ X.T
         products = products.toarray() if sp.issparse(products) else products
         squares, turned = scipy.linalg.eigh(products)

@@ -91,9 +91,19 @@ for name, each in costs.items():
 # What the average changes
 # ------------------------
 #
-# Left, the last clinic. The most probable coefficients give some tumours a probability near 0 that
-# forty patients cannot support. Draws of the posterior disagree about these rows, and their average
-# is less extreme, so more of them are referred. Right, the costs of the twenty clinics.
+# On average, the default penalty and the posterior with the same prior cost about the same: this
+# penalty happens to suit the table. But the costs of the posterior vary half as much from clinic to
+# clinic. Its worst clinic pays 732 instead of 945, because all clinics together miss one malignant
+# tumour instead of eleven. Tuning does worse: forty patients sometimes choose a penalty that is far
+# too weak, and then misses are frequent. The learned scale misses none and refers most patients. It
+# is the most careful of the four, not the cheapest.
+#
+# So a posterior does not make the average decision better if the point estimate is a good one. It
+# insures against the samples for which it is not, and pays with cheap actions, here biopsies.
+#
+# Left, why. The most probable coefficients of the last clinic give some tumours a probability near
+# 0 that forty patients cannot support. Draws of the posterior disagree about these rows, so their
+# average is less extreme, and more of them are referred.
 
 one, average = (
     make_pipeline(StandardScaler(), models[name])
