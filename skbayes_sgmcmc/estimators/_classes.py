@@ -247,7 +247,7 @@ def columns(values: Array) -> list[Array]:
 def n_columns(y: Any) -> int:
     """Number of columns of y; 1 if it has one dimension, or another shape than targets have."""
     try:
-        shape = y.shape if hasattr(y, "shape") else np.shape(y)
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
     except ValueError:  # of ragged lists
         return 1
     return int(shape[1]) if len(shape) == 2 else 1

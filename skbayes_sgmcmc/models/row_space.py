@@ -41,13 +41,14 @@ class RowSpace:
     @staticmethod
     def pays(X: Any, k: int) -> bool:
         """Whether k predictors of rows X are sampled faster, and at all, in such coordinates."""
-        n_rows, n_features = X.shape
-        if n_rows > 2 * n_features or 8 * n_rows * n_features > LIMITS.auto_bytes:
-            return False
-        # a row of weight two counts as two rows
-        n_rows = n_rows if sp.issparse(X) else len(np.unique(X, axis=0))
-        few = k * (n_rows + 1) <= LIMITS.full_hessian and 2 * n_rows <= n_features
-        return bool(few and n_rows**2 <= 4 * (X.nnz if sp.issparse(X) else X.size))
+        n_features = X.shape[1]
+        for some in (X[:n_features], X):  # the first rows tell of most tables
+            n_rows = _distinct(some)  # a row of weight two counts as two rows
+            if 2 * n_rows > n_features:
+                return False
+        numbers = n_rows * n_features if not sp.issparse(X) else X.nnz * n_rows / X.shape[0]
+        few = k * (n_rows + 1) <= LIMITS.full_hessian and n_rows**2 <= 4 * numbers
+        return bool(few and 8 * n_rows * n_features <= LIMITS.auto_bytes)
 
     @classmethod
     def of(cls, X: Any, units: Array, weight: Array | None = None) -> Self:
@@ -61,9 +62,9 @@ class RowSpace:
         squares, turned = scipy.linalg.eigh(products)
         # the others are rounding, and move no predictor by as much as the prior's sd times 1e-6
         clear = squares > max(1e-12 * squares[-1], np.finfo(float).tiny)
-        squares, turned = squares[clear], turned[:, clear]
-        turned = turned * np.sign(turned[np.abs(turned).argmax(axis=0), np.arange(len(squares))])
-        return cls(units, np.asarray(X.T @ (turned / np.sqrt(squares))))
+        axes = np.asarray(X.T @ (turned[:, clear] / np.sqrt(squares[clear])))
+        largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0)
+        return cls(units, axes * np.sign(largest))
 
     @property
     def rank(self) -> int:
@@ -89,3 +90,11 @@ class RowSpace:
         found += (flat @ self.axes.T.astype(flat.dtype)).reshape(found.shape)
         found *= self.units.astype(found.dtype)
         return np.asarray(found)
+
+
+def _distinct(X: Any) -> int:
+    """Number of different rows."""
+    if not sp.issparse(X):
+        return len(np.unique(X, axis=0))
+    ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+    return len({(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends})
