@@ -350,7 +350,7 @@ def test_exports(data, which, calibrate, tmp_path):
         np.testing.assert_allclose(p, q, atol=1e-5)
 
 
-def test_arviz_has_the_density_of_all_targets(data, several):
+def test_arviz_has_the_density_of_all_targets(data, multilabel, several):
     pytest.importorskip("arviz")
     X, _, table = data
     found = several.to_arviz(X, table)
@@ -362,6 +362,10 @@ def test_arviz_has_the_density_of_all_targets(data, several):
         found.log_likelihood["y"].values.reshape(log_p.shape), log_p, atol=1e-7
     )
     assert found.posterior_predictive["y"].shape[-2:] == table.shape
+    labels = data[1]
+    dense, sparse = (multilabel.to_arviz(X, y).log_likelihood["y"]
+                     for y in (labels, sp.csr_matrix(labels)))  # fmt: skip
+    np.testing.assert_array_equal(sparse, dense)
 
 
 # what one target only has -------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._exceptions import explained, not_allowed
@@ -104,6 +105,7 @@ def to_arviz(
                 "The log likelihood needs a fitted estimator and both X and y: give all three, or "
                 "neither X nor y."
             )
+        y = y.toarray() if sp.issparse(y) else y
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
         groups["observed_data"] = {"y": np.asarray(y)[rows]}
