@@ -454,19 +454,22 @@ def _environment(args):
     )
 
 
-def new_figure(n_panels, width=4.2, height=3.4):
-    """A matplotlib figure with ``n_panels`` axes in a row."""
+def new_figure(n_panels, width=4.2, height=3.4, in_a_row=None):
+    """A matplotlib figure with ``n_panels`` axes, all or ``in_a_row`` of them beside each other."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(
-        1, n_panels, figsize=(width * n_panels, height), layout="constrained", squeeze=False
-    )
-    for ax in axes[0]:
+    beside = in_a_row or n_panels
+    rows = -(-n_panels // beside)
+    size = (width * beside, height * rows)
+    figure, axes = plt.subplots(rows, beside, figsize=size, layout="constrained", squeeze=False)
+    for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
-    return figure, axes[0]
+    for ax in axes.flat[n_panels:]:
+        ax.remove()
+    return figure, axes.flat[:n_panels]
 
 
 def save_figure(args, figure, name, caption):

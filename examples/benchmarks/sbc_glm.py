@@ -187,7 +187,7 @@ def main():
     args = parse_args(__doc__, seeds=200, quick_seeds=3, runs="sbc_glm", constants=constants)
     rows, found, outside = [], [], []
     warnings.simplefilter("ignore", SamplingWarning)  # of so few draws
-    figure, axes = new_figure(len(SETTINGS), width=2.4, height=2.4)
+    figure, axes = new_figure(len(SETTINGS), width=2.6, height=2.2, in_a_row=5)
     for ax, (name, parameters) in zip(axes, SETTINGS.items(), strict=True):
         run = partial(calibration, name, parameters, args.seeds)
         one = finished(args, name, run, n_replications=len(args.seeds))
