@@ -304,26 +304,30 @@ class WhitenedGaussian(Tuning):
 
         In whitened coordinates, the score of a row has at most the covariance 1/N (Fisher).
         """
-        sampler, given, T = request.sampler, request.settings.batch_size, request.temperature
-        whole = sampler.full_data or sampler.needs_potential
-        if is_auto(given):
-            n, whole = plain_size(data.n_rows), whole or self.fits_whole(data)
-        else:
-            n = int(given)
-        whole = whole or n >= data.n_rows
-        if values.gradient != "minibatch" or whole or request.more_rows or T <= 0.0:
+        n, T, eta = self._rows_of_step(data, request), request.temperature, values.step_size
+        if values.gradient != "minibatch" or n == data.n_rows or request.more_rows or T <= 0.0:
             return 1.0
-        eta = values.step_size
         assert eta is not None
         noise = eta * data.total * (1.0 / n - 1.0 / data.n_rows)
-        return min(1.0, AUTO.noise_ratio * 2.0 * sampler.injected(eta, data.total) * T / noise)
+        injected = request.sampler.injected(eta, data.total) * T
+        return min(1.0, AUTO.noise_ratio * 2.0 * injected / noise)
 
     def _takes_few(self, data: Data, request: Request) -> bool:
         """Whether directions are changed: not if noise of minibatches would grow along them."""
-        sampler, given = request.sampler, request.settings.batch_size
-        whole = self.fits_whole(data) if is_auto(given) else given >= data.n_rows
-        whole = whole or sampler.full_data or sampler.needs_potential
+        whole = self._rows_of_step(data, request) == data.n_rows
         return whole and is_auto(request.settings.preconditioner)
+
+    def _rows_of_step(self, data: Data, request: Request, size: int | None = None) -> int:
+        """Number of rows that a gradient uses, with ``size`` instead of the plain minibatch."""
+        sampler, given, n_rows = request.sampler, request.settings.batch_size, data.n_rows
+        if sampler.full_data or sampler.needs_potential:
+            return n_rows
+        if not is_auto(given):
+            return min(int(given), n_rows)
+        if request.more_rows or size is None:
+            size = plain_size(n_rows)
+        few = not request.more_rows and self.fits_whole(data)
+        return n_rows if few else min(size, n_rows)
 
     # samplers that precondition by themselves -----------------------------------------------------
 
@@ -347,7 +351,7 @@ class WhitenedGaussian(Tuning):
                 f"step_size='auto' is not allowed with {type(sampler).__name__} on "
                 f"{type(model).__name__}, which does not define hessian_diagonal; give a number."
             )
-        n = self._own_batch(data, request)
+        n = self._rows_of_step(data, request, affordable_size(data))
         mean_square = diagonal / data.total / n
         G = sampler.own_preconditioner(mean_square, model.prior_curvature() / data.total)
         if G is None:
@@ -369,15 +373,6 @@ class WhitenedGaussian(Tuning):
         if smallest is not None:
             values.relaxation = 1.0 / (values.step_size * smallest)
             self._check_length(values.relaxation, request)
-
-    def _own_batch(self, data: Data, request: Request) -> int:
-        """Number of rows in a minibatch, for samplers that precondition by themselves."""
-        given, n_rows = request.settings.batch_size, data.n_rows
-        if not isinstance(given, str):
-            return min(int(given), n_rows)
-        if request.more_rows:
-            return min(plain_size(n_rows), n_rows)
-        return n_rows if self.fits_whole(data) else min(affordable_size(data), n_rows)
 
     @staticmethod
     def _check_length(relaxation: float, request: Request) -> None:
