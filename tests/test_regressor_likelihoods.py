@@ -303,7 +303,7 @@ def test_modules_have_likelihoods_too(name):
     low, high = np.moveaxis(reg.predict_interval(X), 1, 0)
     assert np.mean((low <= y) & (y <= high)) > 0.8
     wrong = clone(reg).set_params(module=partial(torch.nn.Linear, 3, n_outputs - 1))
-    with pytest.raises(ValueError, match=rf"output has the shape \(2, {n_outputs}\)"):
+    with pytest.raises(ValueError, match=rf"an output of the shape \(2, {n_outputs}\)"):
         wrong.fit(X, y)
 
 

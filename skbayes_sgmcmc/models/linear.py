@@ -121,6 +121,8 @@ class LinearModel(CurvedModel):
         if prior.normal is None or self.terms or not RowSpace.pays(X, self.k):
             return self
         space, model = RowSpace.of(X, prior.normal, weight), copy.copy(self)
+        if space.rank == 0:  # no row says anything
+            return self
         scale: Any = prior.hyper if isinstance(prior, LearnedScales) else 1.0
         own = {name: self.shapes[name] for name in self._own_names}
         n_intercepts = self.shapes.get("intercept", (0,))[0]
