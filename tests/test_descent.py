@@ -136,6 +136,26 @@ def test_weights_of_few_rows_are_copies(kind):
         np.testing.assert_allclose(doubled.posterior_[name], draws, rtol=0.0, atol=1e-8)
 
 
+def test_rows_of_little_weight_do_not_stop_a_descent():
+    """Half of the rows weigh a thousandth and say the opposite: their loss only ever rises.
+
+    The mean squared error of the others is the noise's, 0.01, and little more. Where all rows that
+    stop a chain counted alike, it would stay at 0.3, where it was at the first look.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    y = np.sin(X[:, :1]) + 0.1 * rng.standard_normal((200, 1))
+    weight = np.where(np.arange(200) % 2, 1.0, 1e-3)
+    network = MLP((2, 10, 1), "tanh")
+    model = NetworkModel(network, Gaussian(1, np.array([0.3])), Normal(), 1.0)
+    opposite = np.where(weight[:, None] == 1.0, y, -3.0 * y)
+    target = Target(model, model.make_data(X, opposite, weight, torch.float64, "cpu"))
+    theta, seeds = starts(model, 4)
+    found = descend(target, Minibatches(target.data, 100), theta, seeds)
+    f = network.outputs(torch.as_tensor(found), torch.from_numpy(X)[None])[..., 0].numpy()
+    assert np.square(f - y[:, 0])[:, weight == 1.0].mean() < 0.05
+
+
 def test_steps_are_bounded_and_batches_are_not_larger_than_the_runs():
     model, target = problem()
     theta, seeds = starts(model, 2)
