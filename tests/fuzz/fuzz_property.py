@@ -291,7 +291,28 @@ def _finite(values, name):
     _require(np.isfinite(values).all(), f"{name} is not finite")
 
 
+def _ask_of_several(estimator, X):
+    """Of several targets: labels of 0 and 1, or a list with the classes of each."""
+    found, labels = estimator.predict_proba(X), estimator.predict(X)
+    if isinstance(found, np.ndarray):
+        parts, classes = (
+            [np.stack([1 - p, p], axis=1) for p in found.T],
+            [np.arange(2)] * len(found.T),
+        )
+    else:
+        parts, classes = found, estimator.classes_
+    for j, (proba, known) in enumerate(zip(parts, classes, strict=True)):
+        _finite(proba, "predict_proba")
+        _require((proba >= 0).all(), "predict_proba is negative")
+        _require(np.abs(proba.sum(1) - 1).max() < 1e-5, "predict_proba does not sum to one")
+        chosen = proba[np.arange(len(proba)), np.searchsorted(known, labels[:, j])]
+        _require((chosen >= proba.max(1) - 1e-6).all(), "predict is not the likeliest")
+    return {"predict_proba": np.hstack(parts), "predict": labels}
+
+
 def _ask_classifier(estimator, X):
+    if estimator.predict(X[:1]).ndim == 2:
+        return _ask_of_several(estimator, X)
     proba = estimator.predict_proba(X)
     _finite(proba, "predict_proba")
     _require((proba >= 0).all(), "predict_proba is negative")
