@@ -66,7 +66,8 @@ TASKS = {
         lambda: LogisticRegression(max_iter=5000), load_breast_cancer
     ),
     "`MLPRegressor`, diabetes": (
-        lambda: MLPRegressor(hidden_layer_sizes=(100, 100), max_iter=500, random_state=0), load_diabetes
+        lambda: MLPRegressor(hidden_layer_sizes=(100, 100), max_iter=500, random_state=0),
+        load_diabetes,
     ),
 }  # fmt: skip
 
