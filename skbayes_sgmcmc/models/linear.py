@@ -118,10 +118,10 @@ class LinearModel(CurvedModel):
     def in_space_of(self, X: Any, weight: Array | None) -> Self:
         """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X."""
         prior = self.coefficient_prior
-        if prior.normal is None or self.terms or not RowSpace.pays(X, self.k):
+        if prior.normal is None or self.terms:
             return self
-        space, model = RowSpace.of(X, prior.normal, weight), copy.copy(self)
-        if space.rank == 0:  # no row says anything
+        space, model = RowSpace.of(X, self.k, prior.normal, weight), copy.copy(self)
+        if space is None:
             return self
         scale: Any = prior.hyper if isinstance(prior, LearnedScales) else 1.0
         own = {name: self.shapes[name] for name in self._own_names}

@@ -38,31 +38,34 @@ class RowSpace:
     units: Array
     axes: Array
 
-    @staticmethod
-    def pays(X: Any, k: int) -> bool:
-        """Whether k predictors of rows X are sampled faster, and at all, in such coordinates."""
-        n_features = X.shape[1]
-        for some in (X[:n_features], X):  # the first rows tell of most tables
-            n_rows = _distinct(some)  # a row of weight two counts as two rows
-            if 2 * n_rows > n_features:
-                return False
-        numbers = n_rows * n_features if not sp.issparse(X) else X.nnz * n_rows / X.shape[0]
-        few = k * (n_rows + 1) <= LIMITS.full_hessian and n_rows**2 <= 4 * numbers
-        return bool(few and 8 * n_rows * n_features <= LIMITS.auto_bytes)
-
     @classmethod
-    def of(cls, X: Any, units: Array, weight: Array | None = None) -> Self:
-        """Those of rows X, (rows, n_features), which are principal axes of the weighted rows."""
-        X = X.multiply(units).tocsr() if sp.issparse(X) else X.astype(np.float64) * units
-        if weight is not None:
-            root = np.sqrt(weight)[:, None]
-            X = X.multiply(root).tocsr() if sp.issparse(X) else X * root
-        products = X @ X.T
-        products = products.toarray() if sp.issparse(products) else products
+    def of(cls, X: Any, k: int, units: Array, weight: Array | None = None) -> Self | None:
+        """Those of rows X, (rows, n_features), which are principal axes of the weighted rows.
+
+        None if k predictors of these rows are not sampled faster in such coordinates.
+        """
+        n_features = X.shape[1]
+        if 2 * _different(X[:n_features])[0].shape[0] > n_features:  # true of most tables
+            return None
+        rows, place = _different(X)  # a row of weight two is the same as two rows
+        n_rows, numbers = rows.shape[0], rows.nnz if sp.issparse(rows) else rows.size
+        few = 2 * n_rows <= n_features and k * (n_rows + 1) <= LIMITS.full_hessian
+        fits = 8 * n_rows * max(n_features, X.shape[0]) <= LIMITS.auto_bytes
+        if not (few and fits and n_rows**2 <= 4 * numbers):
+            return None
+        root = np.sqrt(np.bincount(place, weight))[:, None]
+        if sp.issparse(rows):
+            rows = rows.multiply(units).multiply(root).tocsr()
+            products = (rows @ rows.T).toarray()
+        else:
+            rows = rows.astype(np.float64) * units * root
+            products = rows @ rows.T
         squares, turned = scipy.linalg.eigh(products)
         # the others are rounding, and move no predictor by as much as the prior's sd times 1e-6
         clear = squares > max(1e-12 * squares[-1], np.finfo(float).tiny)
-        axes = np.asarray(X.T @ (turned[:, clear] / np.sqrt(squares[clear])))
+        if not clear.any():  # no row says anything
+            return None
+        axes = np.asarray(rows.T @ (turned[:, clear] / np.sqrt(squares[clear])))
         largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0)
         return cls(units, axes * np.sign(largest))
 
@@ -92,9 +95,13 @@ class RowSpace:
         return np.asarray(found)
 
 
-def _distinct(X: Any) -> int:
-    """Number of different rows."""
+def _different(X: Any) -> tuple[Any, Array]:
+    """The rows without repetitions, and the place of each row of X among them."""
     if not sp.issparse(X):
-        return len(np.unique(X, axis=0))
+        rows, place = np.unique(X, axis=0, return_inverse=True)
+        return rows, place.ravel()
     ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
-    return len({(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends})
+    keys = [(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends]
+    first = {key: row for row, key in reversed(list(enumerate(keys)))}
+    places = {key: j for j, key in enumerate(first)}
+    return X[list(first.values())], np.array([places[key] for key in keys])
