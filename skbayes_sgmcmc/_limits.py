@@ -89,6 +89,9 @@ class Limits:
     #: fewest and most steps between two checks of the chains, whatever the random numbers
     least_steps: int = 64
     chunk_steps: int = 1024
+    #: most multiplications of compiled steps, of all chains, that an interrupt waits for: some
+    #: hundredths of a second
+    waited_products: int = 2**26
     #: seconds between two reports of a worker, and between two looks at them
     look_seconds: float = 0.25
     #: least seconds between two checkpoints, and their largest share of the run's time

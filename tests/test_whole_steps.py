@@ -155,9 +155,10 @@ def test_steps_that_are_undone(compared, monkeypatch, settings):
     assert_rounded(compared[0])
 
 
-def test_noise_that_depends_on_the_row_later(compared, monkeypatch):
+def test_noise_that_depends_on_the_row_later(compared, monkeypatch, limits):
     """The share grows at twenty of these steps, and a block ends before each."""
     monkeypatch.setattr(Plan, "annealed", True)
+    limits(waited_products=0)
     fit(BayesianMLPRegressor, prior_scale=1.0, burn_in=240, n_draws=2)
     found, lengths = compared
     assert_rounded(found)

@@ -110,7 +110,8 @@ def _normal_scores(draws: Array) -> Array:
     scores = np.empty(flat.shape)
     np.put_along_axis(scores, order, np.broadcast_to(quantiles, flat.shape), axis=1)
     tied = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-    scores[tied] = ndtri((rankdata(flat[tied], axis=1) - 0.375) / (size + 0.25))
+    if len(tied):
+        scores[tied] = ndtri((rankdata(flat[tied], axis=1) - 0.375) / (size + 0.25))
     return scores.reshape(draws.shape)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice, repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -170,15 +170,11 @@ class Chains:
         return min(max(LIMITS.least_steps, LIMITS.cache_numbers // per_step), LIMITS.chunk_steps)
 
     def _normals(self, count: int) -> Iterator[Tensor]:
-        """Noise (chains, parameters) of every step, made for several steps at once if small."""
-        if self.engine.own_noise:
-            yield from repeat(self._step.xi, count)
-            return
+        """Noise (chains, steps, parameters) of all steps, made for several steps at once."""
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
         block = max(1, LIMITS.cache_numbers // n_parameters)
         for start in range(0, count, block):
-            steps = min(block, count - start)
-            yield from self.rng.normal(steps, n_parameters, dtype=dtype).unbind(1)
+            yield self.rng.normal(min(block, count - start), n_parameters, dtype=dtype)
 
     def _chunk(self, steps: Array) -> None:
         plan = self.plan
@@ -224,7 +220,9 @@ class Chains:
         uniforms = None
         if self.sampler.full_data:
             uniforms = self.rng.uniform(count, dtype=phi.dtype).unbind(1)
-        normals = self._normals(count)
+        normals: Iterator[Tensor] = repeat(self._step.xi)
+        if not self.engine.own_noise:
+            normals = chain.from_iterable(noise.unbind(1) for noise in self._normals(count))
         batches = self.minibatches.chunk(indices, count, self.rng)
         for i in range(count):
             step.xi = next(normals)
@@ -243,17 +241,18 @@ class Chains:
     ) -> None:
         """The same with all rows, for an engine that takes several steps at once."""
         step, count, start = self._step, len(etas), 0
-        normals = self._normals(count)
+        normals = torch.cat(list(self._normals(count)), 1)
         self._evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
+        per_step = len(self.phi) * self.minibatches.size * self.target.model.row_products
+        at_once = max(LIMITS.least_steps, int(LIMITS.waited_products / per_step))
         while start < count:
-            # not so many that an interrupt would wait for long
-            stop, most = start + 1, min(count, start + LIMITS.least_steps)
+            stop, most = start + 1, min(count, start + at_once)
             same = etas[start], temperatures[start]
             while stop < most and (etas[stop], temperatures[stop]) == same:
                 if self._changes(first + stop):
                     break
                 stop += 1
-            step.xi = torch.stack(list(islice(normals, stop - start)), 1)
+            step.xi = normals[:, start:stop].contiguous()
             self._set_scale(etas[start], temperatures[start])
             self._set_progress(first + start)
             if start == 0:

@@ -87,6 +87,11 @@ class CurvedModel(Model):
         """The Hessian of -log likelihood over all rows at ``theta``, times a vector."""
         raise NotImplementedError
 
+    def hessian(self, theta: Array, data: Data) -> Array:
+        """The Hessian of -log likelihood over all rows at ``theta``, for few parameters."""
+        unit = np.eye(self.n_parameters)
+        return np.stack([self.hessian_times(theta, vector, data) for vector in unit], 1)
+
     def prior_hessian(self, theta: Array) -> Array:
         """Diagonal of the Hessian of -log prior at ``theta``."""
         raise NotImplementedError

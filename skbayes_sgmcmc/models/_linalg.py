@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,6 +61,7 @@ def few_directions(size: int) -> Array | None:
     return np.asarray(np.random.default_rng(0).standard_normal((size, 16)) / 4.0)
 
 
+@functools.cache
 def gauss(size: int) -> tuple[Array, Array]:
     """Nodes of the Gauss-Hermite quadrature over N(0, 1), and weights with the sum one."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(size)

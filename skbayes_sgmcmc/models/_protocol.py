@@ -150,12 +150,12 @@ class Model:
 
     @property
     def n_parameters(self) -> int:
-        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
     @property
     def n_kept(self) -> int:
         """How many numbers a draw holds: theta, followed by the ``recorded`` state."""
-        return self.n_parameters + sum(int(np.prod(shape)) for shape in self.recorded.values())
+        return self.n_parameters + sum(math.prod(shape) for shape in self.recorded.values())
 
     def places(self) -> dict[str, slice]:
         """The slice of a draw that holds each block; for blocks of ``shapes``, also of theta."""

@@ -87,7 +87,16 @@ class Whitened:
 
     def largest(self, theta: Array, n_steps: int = 30) -> float:
         """Largest eigenvalue of the curvature at ``theta``, which iteration finds from below."""
+        if self.root.ndim == 2 and len(self.root) <= AUTO.whole_curvature:
+            return 1.05 * self._largest_of_all(theta)
         return 1.05 * largest_of_symmetric(self.times(theta), len(self.root), n_steps)
+
+    def _largest_of_all(self, theta: Array) -> float:
+        """The same of the whole matrix, which takes few parameters a single pass over the rows."""
+        model, root = self.model, self.root
+        prior = np.stack([model.prior_hessian_times(theta, column) for column in root.T], 1)
+        matrix = root.T @ (model.hessian(theta, self.data) @ root + prior) / self.data.total
+        return float(np.linalg.eigvalsh(matrix)[-1]) if np.isfinite(matrix).all() else math.nan
 
     def typical(self, center: Array, temperature: float) -> float:
         """Median of :meth:`largest` over draws of the approximation.

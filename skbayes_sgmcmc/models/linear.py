@@ -192,6 +192,8 @@ class LinearModel(CurvedModel):
         """A diagonal c and columns V: the prior's expected Hessian is diag(c) - V V'."""
         n = self.n_linear
         curvature, columns = self.coefficient_prior.expected_curvature(theta[:n], sd[:n])
+        if n == len(theta):
+            return curvature, columns
         own = self.own_prior.expected_curvature(theta[n:], sd[n:], self._own_rates.values)
         down = np.diag(np.sqrt(np.maximum(-own, 0.0)))[:, own < 0.0]
         columns = scipy.linalg.block_diag(columns, down)
