@@ -175,6 +175,11 @@ def silent() -> Iterator[None]:
         _silent.reset(token)
 
 
+def heard() -> bool:
+    """Whether warnings are issued: checks of a run that is only a part of a fit are left out."""
+    return not _silent.get()
+
+
 def is_library(module: str) -> bool:
     """Whether code of this module stands between a user's line and ours."""
     return module.partition(".")[0] in _LIBRARIES

@@ -16,7 +16,7 @@ from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed
+from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
 from .._searches import search_file
 from .._sklearn import BaseEstimator
@@ -121,6 +121,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """
         from .._engine.run import draw
         from .._engine.streams import Part, draw_part, remembering
+        from ..models._threads import few_threads
 
         named, previous = Named(problem.model, problem.data), problem.previous
 
@@ -161,7 +162,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self.compiled_ = run.accelerators
         self.device_ = problem.device
         self.sampling_threshold_ = run.threshold_trace() if call is None else None
-        self._check_run(run)
+        if heard():
+            with few_threads(run.target.model, run.target.data.n_rows, len(run.draws)):
+                self._check_run(run)
         return part
 
     def _joined(

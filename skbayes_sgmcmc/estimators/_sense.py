@@ -214,11 +214,26 @@ def check_spread(estimator: Any, run: Run) -> None:
     """
     if not _can_tell(run):
         return
-    n_draws, level = run.draws.shape[1], run.plan.first_temperature
     d, n_rows = run.target.model.n_parameters, min(LIMITS.sampled_rows, run.target.data.n_rows)
-    k = LIMITS.checked_products // (n_rows * d * len(run.draws))
-    k = min(max(k, SENSE.fewest_draws), SENSE.spread_draws, n_draws)
-    some = np.linspace(0, n_draws - 1, k).astype(int)
+    most = LIMITS.checked_products // (n_rows * d * len(run.draws))
+    most = min(max(most, SENSE.fewest_draws), SENSE.spread_draws, run.draws.shape[1])
+    middle, error = 0.0, 0.0
+    for k in sorted({min(SENSE.enough_draws, most), most}):
+        middle, error = _spread(run, k)
+        if middle <= SENSE.worst_spread - 3.0 * error:
+            return  # a few draws are enough to see that
+    if middle > SENSE.worst_spread + 3.0 * error:
+        _nonsense(
+            estimator,
+            f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
+            "large or minibatches too small",
+        )
+
+
+def _spread(run: Run, k: int) -> tuple[float, float]:
+    """Median over k draws of each chain of the temperature that one implies, and its error."""
+    d, level = run.target.model.n_parameters, run.plan.first_temperature
+    some = np.linspace(0, run.draws.shape[1] - 1, k).astype(int)
     with np.errstate(all="ignore"):
         draws = decode(run.draws[:, some, :d]).astype(float)
         away = draws - draws.mean(axis=1, keepdims=True)
@@ -230,17 +245,12 @@ def check_spread(estimator: Any, run: Run) -> None:
         heat = (less - more).astype(float) / (2.0 * SENSE.moved * d * level) * k / (k - 1)
     heat = heat[~np.isnan(heat)].clip(-SENSE.hottest, SENSE.hottest)
     if len(heat) == 0:
-        return
+        return 0.0, 0.0
     low, middle = np.quantile(heat, [0.25, 0.5])
     # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
     # which is that of a normal density
     error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
-    if middle > SENSE.worst_spread + 3.0 * error:
-        _nonsense(
-            estimator,
-            f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
-            "large or minibatches too small",
-        )
+    return float(middle), float(error)
 
 
 def _nonsense(estimator: Any, what: str) -> None:
