@@ -15,7 +15,7 @@ import torch
 from _cases import cases
 from scipy.special import expit
 
-from skbayes_sgmcmc import BayesianLogisticRegression, SpikeSlab
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
@@ -107,6 +107,7 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
         {},
         {"sampler": SGHMC(friction=0.0), "fit_intercept": False},
         {"sampler": SGHMC(diffusion=0.5), "prior_scale": 3.0, "temperature": 0.5},
+        {"prior_scale": "learned"},
     ],
 )
 def test_steps_with_momentum(n_rows, width, size, settings):
@@ -126,6 +127,39 @@ def test_steps_with_momentum(n_rows, width, size, settings):
         assert model.compiled_ == (("linear_momentum",) if compiled else ())
         coef.append(model.posterior_["coef"])
     np.testing.assert_allclose(*coef, rtol=1e-7, atol=1e-9 * np.abs(coef[0]).max())
+
+
+COUNTED = {
+    "poisson": {"likelihood": "poisson"},
+    "poisson, given scale": {"likelihood": "poisson", "prior_scale": 0.5, "fit_intercept": False},
+    "exposure": {"likelihood": "poisson", "exposure": 0, "temperature": 0.5},
+    "binomial": {"likelihood": "binomial", "n_trials": 0},
+}
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
+@cases("name", COUNTED)
+@cases("weighted", [False, True])
+def test_steps_with_momentum_of_counts(name, weighted):
+    """The same for likelihoods of counts, with scales that are learned from the coefficients."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(1.0, 2.0, (40, 6)), rng.poisson(1.0, 40)
+    X[:, 0] = rng.integers(4, 9, 40)  # as trials, at least as many as successes
+    y = np.minimum(y, X[:, 0])
+    weight = rng.uniform(0.5, 2.0, 40) if weighted else None
+    common = {"sampler": "sghmc", "batch_size": 40, "n_draws": 12, "burn_in": 8, "thinning": 1}
+    found = []
+    for compiled in ("auto", False):
+        model = BayesianGLMRegressor(
+            **(common | COUNTED[name]), n_chains=2, compiled=compiled, random_state=0
+        ).fit(X, y, sample_weight=weight)
+        assert model.compiled_ == (("linear_momentum",) if compiled else ())
+        found.append(np.concatenate([model.posterior_["coef"], *_others(model)], axis=2))
+    np.testing.assert_allclose(*found, rtol=1e-7, atol=1e-9)
+
+
+def _others(model):
+    return [model.posterior_[name][..., None] for name in model.posterior_.draws if name != "coef"]
 
 
 @cases("classes", [False, True])

@@ -1,7 +1,9 @@
-"""Steps of ``SGHMC`` by ``baoab`` on a logistic regression of two classes, with all rows.
+"""Steps of ``SGHMC`` by ``baoab`` on a linear model whose rows have a mean, with all rows.
 
 Rows are in the coordinates of the chains, features first, so that vectors of the processor run over
-rows: the logits are ``shift + phi'x``, and the prior's slope is ``curvature phi + slope``.
+rows: predictors are ``z = shift + phi'x``. The slope of a row is ``weight mean(z) - y``, where the
+mean is ``e^z`` of counts or ``1 / (1 + e^-z)``. That of the prior is ``curvature phi + slope``,
+times the expected precision if its scale is learned.
 """
 
 from __future__ import annotations
@@ -25,56 +27,88 @@ exp_rest = polynomial(interpolated(np.exp, -0.35, 0.35, 11, np.float64))
 
 
 @part
-def logistic(z, two, scale):
-    """Replace numbers by ``scale / (1 + exp(-z))``; ``two`` is working memory."""
+def exponentials(z, two):
+    """Replace numbers by their exponentials; ``two`` is working memory."""
     bits = two.view(np.int64)
     for r in range(len(z)):
-        x = min(max(-z[r], -LARGEST), LARGEST)
+        x = min(max(z[r], -LARGEST), LARGEST)
         k = np.floor(x * (1.0 / np.log(2.0)) + 0.5)
         z[r] = exp_rest(x - k * LOG_TWO_HIGH - k * LOG_TWO_LOW)
         two[r] = k + EXPONENT
     for r in range(len(z)):
         bits[r] <<= np.int64(52)
     for r in range(len(z)):
-        z[r] = scale / (1.0 + z[r] * two[r])
+        z[r] *= two[r]
 
 
 @part
-def gradient(phi, x, shift, weight, curvature, slope, scale, z, two, g):
+def slopes(z, weight, y, counts, two):
+    """Replace predictors by the slopes of their rows."""
+    if not counts:
+        for r in range(len(z)):
+            z[r] = -z[r]
+    exponentials(z, two)
+    if counts:
+        for r in range(len(z)):
+            z[r] = weight[r] * z[r] - y[r]
+    else:
+        for r in range(len(z)):
+            z[r] = weight[r] / (1.0 + z[r]) - y[r]
+
+
+@part
+def add_prior(phi, prior, precision, g):
+    """Add the prior's slope at phi to g."""
+    curvature, slope = prior
+    factor = 1.0
+    if len(
+        precision
+    ):  # k, b and c: E[s^-2] = k / (b + (phi' curvature phi + 2 phi' slope + c) / 2)
+        square = precision[2]
+        for i in range(len(curvature)):
+            total = 2.0 * slope[i]
+            for j in range(len(curvature)):
+                total += curvature[i, j] * phi[j]
+            square += phi[i] * total
+        factor = precision[0] / (precision[1] + 0.5 * square)
+    for i in range(len(curvature)):
+        total = slope[i]
+        for j in range(len(curvature)):
+            total += curvature[i, j] * phi[j]
+        g[i] += factor * total
+
+
+@part
+def gradient(phi, design, counts, prior, precision, z, two, g):
     """Write the gradient at phi to g; ``z`` and ``two`` are working memory."""
+    x, shift, weight, y = design
     z[:] = shift
     for j in range(0, len(x), FEATURES):
         p0, p1, p2, p3 = phi[j], phi[j + 1], phi[j + 2], phi[j + 3]
         for r in range(len(z)):
             z[r] += p0 * x[j, r] + p1 * x[j + 1, r] + p2 * x[j + 2, r] + p3 * x[j + 3, r]
-    logistic(z, two, scale)
-    for r in range(len(weight)):
-        z[r] *= weight[r]
+    slopes(z, weight, y, counts, two)
     for j in range(0, len(x), FEATURES):
-        s0, s1, s2, s3 = slope[j], slope[j + 1], slope[j + 2], slope[j + 3]
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
         for r in range(len(z)):
             s0 += z[r] * x[j, r]
             s1 += z[r] * x[j + 1, r]
             s2 += z[r] * x[j + 2, r]
             s3 += z[r] * x[j + 3, r]
         g[j], g[j + 1], g[j + 2], g[j + 3] = s0, s1, s2, s3
-    for i in range(len(curvature)):
-        total = 0.0
-        for j in range(len(curvature)):
-            total += curvature[i, j] * phi[j]
-        g[i] += total
+    add_prior(phi, prior, precision, g)
 
 
 @jit
-def take(phi, v, g, rows, prior, scale, eta, kept, sd, xi, positions):
+def take(phi, v, g, design, counts, prior, precision, eta, kept, sd, xi, positions):
     """Take the steps of all chains, in place, and write phi after each of them to ``positions``.
 
-    ``rows`` are x (features, rows), with zeros up to a multiple of ``FEATURES``, the shift, and the
-    weights, which are empty if all are one; ``prior`` has its curvature and slope. Of a momentum,
-    ``kept`` is left after a step, with normals of the given sd.
+    ``design`` are x (features, rows), with zeros up to a multiple of ``FEATURES``, the shift, the
+    weights and the targets; ``prior`` its curvature and slope. ``precision`` is empty if the
+    prior's scale is given. Of a momentum, ``kept`` is left after a step, with normals of the given
+    sd.
     """
-    x, shift, weight = rows
-    curvature, slope = prior
+    x, shift = design[:2]
     d = phi.shape[1]
     z, two = np.empty_like(shift), np.empty_like(shift)
     at, force = np.zeros(len(x)), np.empty(len(x))
@@ -87,7 +121,7 @@ def take(phi, v, g, rows, prior, scale, eta, kept, sd, xi, positions):
                 at[i] += 0.5 * speed[i]
                 speed[i] = kept * speed[i] + sd * xi[c, t, i]
                 at[i] += 0.5 * speed[i]
-            gradient(at, x, shift, weight, curvature, slope, scale, z, two, force)
+            gradient(at, design, counts, prior, precision, z, two, force)
             for i in range(d):
                 speed[i] -= 0.5 * eta * force[i]
                 positions[c, t, i] = at[i]

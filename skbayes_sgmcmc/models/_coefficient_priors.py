@@ -69,6 +69,11 @@ class FixedScales:
         names = {kind: name for name, kind in PRIORS.items()}
         return (names[type(self.prior)], self.rates) if type(self.prior) in names else None
 
+    @property
+    def quadratic(self) -> tuple[Array, tuple[float, float] | None] | None:
+        """Rates of a normal prior, and k and b if they are relative to a learned precision."""
+        return (self.rates, None) if type(self.prior) is Normal else None
+
     #: shape and rate of the prior of a precision that is learned
     precision: tuple[float, float] | None = None
     #: ``draw_recorded`` of the model; given scales leave nothing to draw
@@ -174,6 +179,8 @@ class LearnedScales:
         self.recorded: dict[str, tuple[int, ...]] = {
             "scale": (n_groups,) if own or n_groups > 1 else ()
         }
+        relative = np.concatenate([self.inverse_squares, np.zeros(n_intercepts)])
+        self.quadratic = None if self.precision is None or own else (relative, self.precision)
         #: typical distances from zero
         self.typical = np.concatenate(
             [

@@ -67,6 +67,7 @@ class GroupedCoefficients:
     """
 
     linear_form = None
+    quadratic = None
     isotropic = False
     normal = None
     precision = None

@@ -107,6 +107,36 @@ class LinearForm:
     prior: str
 
 
+@dataclass
+class LinearMeans:
+    """A potential with the slopes w_i mean(theta'x_i + shift_i) - y_i in the rows' predictors.
+
+    Attributes
+    ----------
+    design : Design
+        The rows x_i, dense and in memory.
+    shift : array of shape (n_rows,)
+        What is added to predictors.
+    weight, target : array of shape (n_rows,)
+        w_i and y_i.
+    counts : bool
+        Whether the mean is e^z, of counts, instead of 1 / (1 + e^-z).
+    rates : array of shape (n_parameters,)
+        The normal prior's precisions, or their ratios if they are learned.
+    learned : tuple of float or None
+        Shape k and rate b of the precision's conditional distribution: its mean is
+        k / (b + sum_j rate_j theta_j^2 / 2).
+    """
+
+    design: Any
+    shift: Array
+    weight: Array
+    target: Array
+    counts: bool
+    rates: Array
+    learned: tuple[float, float] | None
+
+
 class Model:
     """Base class of models; subclasses override the parts that they support.
 
@@ -382,6 +412,10 @@ class Model:
 
     def linear_form(self, data: Data) -> LinearForm | None:
         """The potential as a function of linear predictors, for the compiled kernel; else None."""
+        return None
+
+    def linear_means(self, data: Data) -> LinearMeans | None:
+        """The potential by the means of dense rows, for compiled steps; else None."""
         return None
 
     @property

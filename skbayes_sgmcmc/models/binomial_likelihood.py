@@ -74,6 +74,9 @@ class Binomial(Likelihood):
         ways = ways - torch.lgamma(trials - successes + 1.0)
         return ways + successes * logits - trials * torch.nn.functional.softplus(logits)
 
+    def canonical(self, y: Array) -> tuple[Any, Any, Any, bool] | None:
+        return self.center, y[:, 1], y[:, 0], False
+
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         expected = torch.sigmoid(f + self.center).mul_(y[..., 1:])
         return torch.sub(expected, y[..., :1], out=f), None

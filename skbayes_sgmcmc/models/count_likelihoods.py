@@ -93,6 +93,9 @@ class Poisson(LogMean):
         """Log probabilities of zeros, (chains, rows, k)."""
         return -torch.exp(self.log_mean(f))
 
+    def canonical(self, y: Array) -> tuple[Any, Any, Any, bool] | None:
+        return np.log(self.typical[0]), 1.0, y[:, 0], True
+
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         return torch.exp(self.log_mean(f), out=f).sub_(y), None
 

@@ -97,6 +97,10 @@ class Likelihood:
         """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are the own parameters."""
         raise NotImplementedError
 
+    def canonical(self, y: Array) -> tuple[Any, Any, Any, bool] | None:
+        """(shift, weight, target, counts) of :class:`LinearMeans`, for one output without own."""
+        return None
+
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         """Derivatives of -log p in f (chains, rows, k) and in ``own`` (chains, rows, m), or None.
 

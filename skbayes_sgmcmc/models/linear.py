@@ -33,7 +33,7 @@ from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root
 from ._past import Past
-from ._protocol import Anchor, LinearForm
+from ._protocol import Anchor, LinearForm, LinearMeans
 from .row_space import RowSpace
 
 Array = NDArray[Any]
@@ -231,6 +231,20 @@ class LinearModel(CurvedModel):
             if form is None or self.past is not None
             else LinearForm(data.fields["x"], form[1], form[0])
         )
+
+    def _means(
+        self, data: Data, shift: Any, weight: Any, target: Any, *, counts: bool
+    ) -> LinearMeans | None:
+        """:meth:`linear_means` with these parts of rows; ``weight`` multiplies the rows' own."""
+        design, prior = data.fields["x"], self.coefficient_prior.quadratic
+        dense = isinstance(getattr(design, "x", None), torch.Tensor)
+        if not dense or prior is None or self.past is not None or self.n_others or self.k > 1:
+            return None
+        own = 1.0 if data.weight is None else data.weight.double().cpu().numpy()
+        shift, weight, target = (
+            np.full(data.n_rows, part) for part in (shift, own * weight, own * target)
+        )
+        return LinearMeans(design, shift, weight, target, counts, *prior)
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., n_intercepts), and others."""

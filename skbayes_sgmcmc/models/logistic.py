@@ -29,7 +29,7 @@ from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._constants import Constant
-from ._protocol import Anchor, LinearForm
+from ._protocol import Anchor, LinearForm, LinearMeans
 from ._sigmoid_means import normal_nodes, sigmoid, sigmoid_means
 from .likelihoods import elementwise_softmax
 from .linear import LinearModel
@@ -403,6 +403,9 @@ class LogisticModel(LinearModel):
             arrays = {name: values[:, 0] for name, values in arrays.items()}
         fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
         return Anchor(fields, gradient, hessian, rows)
+
+    def linear_means(self, data: Data) -> LinearMeans | None:
+        return self._means(data, 0.0, 1.0, 0.0, counts=False)  # rows are signed by their labels
 
     def linear_form(self, data: Data) -> LinearForm | None:
         return None if self.k > 1 else super().linear_form(data)

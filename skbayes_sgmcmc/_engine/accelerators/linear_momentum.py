@@ -1,4 +1,4 @@
-"""Steps of SGHMC with all rows on a binary linear model, compiled by numba.
+"""Steps of SGHMC with all rows on a linear model of one predictor, compiled by numba.
 
 A step of 200 rows is thirty operations of torch, which take twenty times as long as their
 arithmetic. Given the same normals, positions and momenta are equal up to rounding.
@@ -23,7 +23,7 @@ from ._base import Accelerator, Engine, why_no_cpu
 
 
 class LinearMomentum(Accelerator):
-    """SGHMC on a binary linear model, several steps at a time."""
+    """SGHMC on a linear model of one predictor, several steps at a time."""
 
     name = "linear_momentum"
 
@@ -33,12 +33,15 @@ class LinearMomentum(Accelerator):
             return "it is for sampler='sghmc' without gradient_variance."
         if recipe.cell.integrator is not integrators.baoab or not rows.full or rows.divided:
             return "it is for steps by integrator='baoab' that take all rows."
-        form = target.model.linear_form(target.data)
-        if form is None or form.prior != "normal" or target.gradient != "minibatch":
-            return "it is for logistic regression of two classes with a normal prior."
-        dense = isinstance(getattr(target.data.fields["x"], "x", None), Tensor)
-        if not dense or target.data.augment is not None or target.like.dtype != torch.float64:
-            return "it is for dense rows in memory, in double precision, that do not change."
+        if target.model.linear_means(target.data) is None:
+            return (
+                "it is for dense rows in memory, with two classes or one target of likelihood="
+                "'poisson' or 'binomial', and for a normal prior of one scale."
+            )
+        if target.gradient != "minibatch" or target.data.augment is not None:
+            return "it is for rows that do not change, without control variates."
+        if target.like.dtype != torch.float64:
+            return "it is for dtype='float64'."
         if target.coordinates is None or target.coordinates.root.ndim == 1:
             return "it needs a full matrix as preconditioner."
         return why_no_cpu(recipe)
@@ -58,27 +61,31 @@ class Steps:
         from ..._kernels import momentum
 
         target = recipe.target
-        data, coordinates = target.data, target.coordinates
-        form = target.model.linear_form(data)
-        assert form is not None and coordinates is not None
-        self._take, self._scale = momentum.take, target.likelihood_scale(recipe.minibatches)
+        means, coordinates = target.model.linear_means(target.data), target.coordinates
+        assert means is not None and coordinates is not None
+        self._take, scale = momentum.take, target.likelihood_scale(recipe.minibatches)
         root, center = coordinates.root.numpy(), coordinates.center.numpy()
-        x, weight = form.design.x.numpy().astype(np.float64, copy=False), data.weight
-        d, rates = len(center), form.rates / target.n
-        padded = -(-d // momentum.FEATURES) * momentum.FEATURES
-        moved, slope = np.zeros((padded, len(x))), np.zeros(padded)
-        moved[:d], slope[:d] = root.T @ x.T, root.T @ (rates * center)
-        weights = np.empty(0) if weight is None else weight.numpy().astype(np.float64)
-        self._rows = moved, x @ center, weights
+        x = np.concatenate([block for _, block in means.design.blocks()])
+        d = len(center)
+        moved = np.zeros((-(-d // momentum.FEATURES) * momentum.FEATURES, len(x)))
+        moved[:d] = root.T @ x.T
+        self._design = moved, means.shift + x @ center, scale * means.weight, scale * means.target
+        self._counts, learned, rates = means.counts, means.learned, means.rates
+        rates = rates / target.n if learned is None else rates
+        slope = root.T @ (rates * center)
         self._prior = np.ascontiguousarray(root.T @ (rates[:, None] * root)), slope
+        self._precision = np.empty(0)
+        if learned is not None:
+            k, b = learned
+            self._precision = np.array([k / target.n, b, center @ (rates * center)])
 
     def __call__(
         self, sampler: Any, phi: Tensor, state: State, step: Step, evaluator: Evaluator
     ) -> Tensor:
         positions, a = torch.empty_like(step.xi), sampler.friction_of(step)
         self._take(
-            phi.numpy(), state["v"].numpy(), state["g"].numpy(), self._rows, self._prior,
-            self._scale, step.eta, math.exp(-a), math.sqrt(-math.expm1(-2.0 * a) * step.noise),
-            step.xi.numpy(), positions.numpy(),
+            phi.numpy(), state["v"].numpy(), state["g"].numpy(), self._design, self._counts,
+            self._prior, self._precision, step.eta, math.exp(-a),
+            math.sqrt(-math.expm1(-2.0 * a) * step.noise), step.xi.numpy(), positions.numpy(),
         )  # fmt: skip
         return positions
