@@ -396,6 +396,9 @@ def amari_distance(unmixing: Array, mixing: Array, *, normalize: bool = True) ->
 class Summary(dict[str, Any]):
     """Columns of a posterior summary, by name; a dict that prints as a table."""
 
+    #: what the numbers are, above the names of the rows
+    title: str = ""
+
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame (needs pandas)."""
         import pandas as pd
@@ -405,7 +408,7 @@ class Summary(dict[str, Any]):
     def _repr_html_(self) -> str:
         """The table in notebooks."""
         columns = [key for key in self if key != "name"]
-        head = "".join(f"<th>{escape(key)}</th>" for key in ["", *columns])
+        head = "".join(f"<th>{escape(key)}</th>" for key in [self.title, *columns])
         rows = "".join(
             f"<tr><th>{escape(str(name))}</th>"
             + "".join(f"<td>{_short(key, self[key][i])}</td>" for key in columns)
@@ -416,8 +419,8 @@ class Summary(dict[str, Any]):
 
     def __repr__(self) -> str:
         columns = [key for key in self if key != "name"]
-        width = max([len(str(name)) for name in self["name"]] + [4])
-        lines = [" " * width + "".join(f"{key:>12}" for key in columns)]
+        width = max([len(str(name)) for name in (*self["name"], self.title)] + [4])
+        lines = [f"{self.title:<{width}}" + "".join(f"{key:>12}" for key in columns)]
         for i, name in enumerate(self["name"]):
             cells = "".join(f"{_short(key, self[key][i]):>12}" for key in columns)
             lines.append(f"{name:<{width}}{cells}")

@@ -51,8 +51,10 @@ def test_coefficients_are_those_of_the_summary(fitted):
         assert display.names.tolist() == ["a", "b", *(f"site[{j}]" for j in range(4))]
         summary = fitted.summary(coverage=0.8, exponentiate=exponentiate)
         rows = [list(summary["name"]).index(name) for name in display.names]
-        for key in ("mean", "lower", "upper"):
-            np.testing.assert_allclose(getattr(display, key), np.asarray(summary[key])[rows])
+        middle = "median" if exponentiate else "mean"
+        for key, column in (("middle", middle), ("lower", "lower"), ("upper", "upper")):
+            np.testing.assert_allclose(getattr(display, key), np.asarray(summary[column])[rows])
+        assert display.ax_.get_xlabel() == ("ratio of means" if exponentiate else "coefficient")
         assert display.ax_.get_xscale() == ("log" if exponentiate else "linear")
         shown = [text.get_text() for text in display.ax_.get_yticklabels()]
         assert shown == display.names.tolist()

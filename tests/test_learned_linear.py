@@ -246,14 +246,19 @@ def test_sparse_rows_streams_and_options():
 
 @tiny_fits
 def test_ratios_of_odds_and_temperature_zero():
-    """exponentiate=True summarises exp(draws). At temperature 0 the scale is that of its mode."""
+    """exponentiate=True has medians of ratios. At temperature 0 the scale is that of its mode."""
     X, y = sklearn.datasets.load_breast_cancer(return_X_y=True)
     X = X[:, :3]
     clf = BayesianLogisticRegression(prior_scale="learned", **TINY).fit(X, y)
-    plain, ratios = clf.summary(), clf.summary(exponentiate=True)
-    draws = np.exp(clf.posterior_["coef"][:, :, 0])
-    np.testing.assert_allclose(ratios["mean"][:3], draws.mean((0, 1)))
-    np.testing.assert_allclose(ratios["mean"][4], plain["mean"][4])  # the scale itself
+    ratios = clf.summary(exponentiate=True)
+    assert ratios["name"] == ["x0", "x1", "x2", "intercept"]  # the scale is no ratio
+    draws = clf.posterior_.pooled("coef")[:, 0]
+    np.testing.assert_allclose(ratios["median"][:3], np.exp(np.median(draws, axis=0)))
+    named = BayesianLogisticRegression(**TINY).fit(X, np.where(y, "well", "ill"))
+    table = named.summary(exponentiate=True)
+    assert str(table).startswith("odds of 'well' ")
+    assert "<th>odds of &#x27;well&#x27;</th>" in table._repr_html_()
+    assert str(named.summary()).startswith(" ")
     with pytest.raises(ValueError, match="exponentiate='x'"):
         clf.summary(exponentiate="x")
     cold = BayesianLogisticRegression(temperature=0.0, prior_scale="learned", **TINY).fit(X, y)

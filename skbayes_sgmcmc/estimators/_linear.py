@@ -161,8 +161,10 @@ class LinearEstimator(SGMCMCEstimator):
         coverage : float, default=0.9
             Probability of the central interval.
         exponentiate : bool, default=False
-            If True, the exponentials of the coefficients, intercepts and effects of groups are
-            summarised: odds ratios of a logistic regression, rate ratios of a model of counts.
+            If True, the table has the medians and intervals of the exponentials of coefficients,
+            intercepts and effects of groups, and nothing else: odds ratios of a logistic
+            regression, rate ratios of a model of counts. Its title says what they multiply, such
+            as "odds of 'ill'".
 
         Returns
         -------
@@ -170,16 +172,28 @@ class LinearEstimator(SGMCMCEstimator):
             A dict of columns that prints as a table. ``to_frame()`` converts it to a DataFrame.
         """
         from .._draws.posterior_samples import PosteriorSamples
-        from ..diagnostics import summary
+        from ..diagnostics import Summary, summary
 
         check_is_fitted(self, "posterior_")
         check_choice("exponentiate", exponentiate, (True, False))
         posterior = self._in_units()
-        if exponentiate:
-            with np.errstate(over="ignore"):
-                ratios = {name: np.exp(posterior[name]) for name in self._ratio_blocks()}
-            posterior = PosteriorSamples(posterior.draws | ratios, posterior.weights)
-        return summary(posterior, labels=self._labels(), coverage=coverage)
+        if not exponentiate:
+            return summary(posterior, labels=self._labels(), coverage=coverage)
+        logs = {name: posterior[name] for name in self._ratio_blocks()}
+        posterior = PosteriorSamples(logs, posterior.weights)
+        table = summary(posterior, labels=self._labels(), coverage=coverage)
+        middle = np.concatenate([np.ravel(posterior.quantile(name, 0.5)) for name in logs])
+        with np.errstate(over="ignore"):
+            ratios = Summary(
+                name=table["name"],
+                median=np.exp(middle),  # a mean would be that of its longer tail
+                lower=np.exp(table["lower"]),
+                upper=np.exp(table["upper"]),
+                ess=table["ess"],
+                r_hat=table["r_hat"],
+            )
+        ratios.title = self._ratio_title()
+        return ratios
 
     def _ratio_blocks(self) -> list[str]:
         """Blocks of draws that are logarithms of ratios, of odds or rates."""

@@ -538,6 +538,12 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     def _ratio_blocks(self) -> list[str]:
         return [*super()._ratio_blocks(), *groups.effect_names(self._groupings)]
 
+    def _ratio_title(self) -> str:
+        if self._family.times:
+            return "ratio of times"
+        named = {"log": "ratio of means", "logit": "odds of a success"}
+        return named.get(self._family.link, super()._ratio_title())
+
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         features = {"coef": {"feature": self._feature_labels()}}
         return groups.effect_axes(self._groupings) | features | self._scale_axes()

@@ -337,6 +337,10 @@ class BayesianLogisticRegression(LinearClassifier):
             )
         return StackedLinear(coef.mT, intercept)
 
+    def _ratio_title(self) -> str:
+        classes = self.classes_.tolist()
+        return f"odds of {classes[1]!r}" if len(classes) == 2 else "odds of the class"
+
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         two, feature = len(self.classes_) == 2, {"feature": self._feature_labels()}
         label = {"class_label": (self.classes_[1:] if two else self.classes_).tolist()}

@@ -356,6 +356,9 @@ class BayesianOrdinalClassifier(LinearClassifier):
     def _ratio_blocks(self) -> list[str]:
         return ["coef"]
 
+    def _ratio_title(self) -> str:
+        return "odds of a higher class"
+
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         cuts = [f"{low}|{high}" for low, high in itertools.pairwise(self.classes_.tolist())]
         own = {"coef": {"feature": self._feature_labels()}, "cutpoints": {"cut": cuts}}

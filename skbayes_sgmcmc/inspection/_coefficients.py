@@ -15,7 +15,7 @@ from ._common import Array, Display, intervals, pyplot, several
 
 @dataclass(eq=False, repr=False)
 class CoefficientDisplay(Display):
-    """Forest plot: the mean and a central interval of every coefficient, one below the other.
+    """Forest plot: the middle and a central interval of every coefficient, one below the other.
 
     Create a display with :meth:`from_estimator`.
 
@@ -23,12 +23,14 @@ class CoefficientDisplay(Display):
     ----------
     names : array of shape (n_shown,)
         Names of the coefficients.
-    mean : array of shape (n_shown,)
-        Posterior means.
+    middle : array of shape (n_shown,)
+        Posterior means; the medians of ratios.
     lower, upper : array of shape (n_shown,)
         Ends of the central intervals.
     exponentiate : bool, default=False
         Whether these are ratios, which have a logarithmic axis.
+    title : str, default="coefficient"
+        Label of the axis: what the numbers are.
 
     Attributes
     ----------
@@ -50,10 +52,11 @@ class CoefficientDisplay(Display):
     """
 
     names: Array
-    mean: Array
+    middle: Array
     lower: Array
     upper: Array
     exponentiate: bool = False
+    title: str = "coefficient"
 
     @classmethod
     def from_estimator(
@@ -100,11 +103,14 @@ class CoefficientDisplay(Display):
             names += given or [f"{block}[{j}]" for j in range(draws.shape[1])]
             parts.append(draws)
         draws = np.concatenate(parts, axis=1)
-        shape = posterior.n_chains, posterior.n_draws, -1
-        values = (np.exp(draws) if exponentiate else draws).reshape(shape)
-        shown = PosteriorSamples({"x": values}, posterior.weights)
+        draws = draws.reshape(posterior.n_chains, posterior.n_draws, -1)
+        shown = PosteriorSamples({"x": draws}, posterior.weights)
         lower, upper = shown.quantile("x", tails)
-        display = cls(np.asarray(names), shown.mean("x"), lower, upper, exponentiate)
+        if exponentiate:
+            middle, lower, upper = map(np.exp, (shown.quantile("x", 0.5), lower, upper))
+            display = cls(np.asarray(names), middle, lower, upper, True, last._ratio_title())
+        else:
+            display = cls(np.asarray(names), shown.mean("x"), lower, upper)
         return display.plot(ax, **kwargs)
 
     def _n_names(self) -> int:
@@ -115,7 +121,7 @@ class CoefficientDisplay(Display):
         self.ax_.axvline(float(self.exponentiate), color="grey", linewidth=1, linestyle=":")
         intervals(self.ax_, self.names, self.lower, self.upper)
         style = {"marker": "o", "linestyle": "", "color": "C0"} | kwargs
-        self.ax_.plot(self.mean, range(len(self.mean)), **style)
+        self.ax_.plot(self.middle, range(len(self.middle)), **style)
         if self.exponentiate:
             self.ax_.set_xscale("log")
-        self.ax_.set_xlabel("ratio" if self.exponentiate else "coefficient")
+        self.ax_.set_xlabel(self.title)
