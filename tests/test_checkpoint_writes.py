@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +32,27 @@ def test_writes_are_atomic(tmp_path, monkeypatch):
                 write_atomically(path, {"a": np.arange(4)})
         assert path.read_bytes() == before
         assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_where_files_have_no_locks_a_file_is_closed_before_it_moves(tmp_path, monkeypatch):
+    """Windows moves no file that is open."""
+    opened, moves = [], []
+    open_, replace = os.fdopen, os.replace
+
+    def fdopen(*args):
+        opened.append(open_(*args))
+        return opened[-1]
+
+    def move(*paths):
+        moves.append(opened[-1].closed)
+        replace(*paths)
+
+    monkeypatch.setattr(os, "fdopen", fdopen)
+    monkeypatch.setattr(os, "replace", move)
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    write_atomically(tmp_path / "file.npz", {"a": np.arange(3)})
+    assert moves == [True]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
 
 
 def test_a_fit_leaves_no_temporary_files(tmp_path):

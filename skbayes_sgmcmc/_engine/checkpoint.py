@@ -220,10 +220,13 @@ def write_atomically(path: Path, arrays: dict[str, Any]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            _lock(file)
+            locked = _lock(file)
             np.savez(file, **arrays)  # without allow_pickle, which numpy 2.0 takes for an array
             file.flush()
             os.fsync(file.fileno())
+            if locked:  # until it has its name, so that no other process removes it
+                os.replace(temporary, path)
+        if not locked:  # Windows moves no file that is open
             os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
