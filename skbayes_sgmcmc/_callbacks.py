@@ -39,7 +39,7 @@ BLOCKS = 20
 
 
 class ProgressLine:
-    """One line that says how far a fit is: renewed on a screen, printed again in a file.
+    """One line that says how far a fit is: a bar on a screen, printed again in a file.
 
     Parameters
     ----------
@@ -65,7 +65,9 @@ class ProgressLine:
             left = round((now - began) * (n_steps - step) / (step - start))
             parts.append(f"{left // 60}:{left % 60:02d} left")
         parts += [f"{name} {value:.3g}" for name, value in self.figures.items()]
-        text = f"[{self.name}] {', '.join(parts)}"
+        done = "#" * (BLOCKS * step // n_steps)  # plain characters, which every screen has
+        bar = f"|{done:.<{BLOCKS}}| " if self.screen else ""
+        text = f"[{self.name}] {bar}{', '.join(parts)}"
         if self.screen:
             print("\r" + text.ljust(self.width), end="", flush=True)
         else:

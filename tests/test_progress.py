@@ -33,7 +33,7 @@ from skbayes_sgmcmc.estimators._html import posterior_html
 X, y = make_classification(60, 4, n_redundant=0, random_state=0)
 STEPS = {"n_draws": 40, "burn_in": 600, "thinning": 60, "n_chains": 2, "random_state": 0}
 LINE = re.compile(
-    r"\[(\w+)\] +(\d+)%, step (\d+) of (\d+)(?:, (\d+:\d\d) left)?"
+    r"\[(\w+)\] (?:\|#*\.*\| )? *(\d+)%, step (\d+) of (\d+)(?:, (\d+:\d\d) left)?"
     r"(?:, NLL of a row (\S+))?(?:, R-hat (\S+))?"
 )
 NETWORK = BayesianMLPClassifier(hidden_layer_sizes=(4,), sampler="psgld", compiled=False)
@@ -182,7 +182,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_has_one_line(monkeypatch):
-    """Each text begins at the left, and covers the one before it."""
+    """Each text begins at the left, covers the one before it, and has a bar."""
     monkeypatch.setattr(sys, "stdout", Terminal())
     BayesianLogisticRegression(**STEPS, verbose=1, compiled=False).fit(X, y)
     text = sys.stdout.getvalue()
@@ -190,6 +190,9 @@ def test_a_terminal_has_one_line(monkeypatch):
     shown = text.strip("\n").split("\r")[1:]
     assert all(len(old.rstrip()) <= len(new) for old, new in pairwise(shown))
     assert lines_of("\n".join(shown))[-1][1] == "100"
+    bars = [re.search(r"\|(#*\.*)\|", each)[1] for each in shown]
+    parts = [20 * int(step) // int(steps) for _, _, step, steps, *_ in lines_of("\n".join(shown))]
+    assert bars == ["#" * part + "." * (20 - part) for part in parts]
 
 
 def test_notebooks_and_terminals_are_screens():
