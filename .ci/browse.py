@@ -1,10 +1,12 @@
 """Look at the built site in a browser, from the file system, without a network.
 
-.ci/browse.py SITE [--shots FOLDER]
+.ci/browse.py SITE [--only PART] [--shots FOLDER]
 
-Checks that the search finds a page, that all figures load, that no page is wider than a phone's
-screen, that text is readable in dark mode, and that nothing asks for a network. Needs playwright
-and a Chromium: its own, or one on the path. Without them it says so and ends well.
+Every page is looked at on a desk and on a phone, in light and in dark mode: nothing is wider than
+the screen, text is readable, figures load, and nothing asks for a network. On a desk, code is not
+cut, the left sidebar leads somewhere, and a page that is read from top to bottom ends within twelve
+screens. The search finds the guide before the gallery. Needs playwright and a Chromium: its own, or
+one on the path. Without them it says so and ends well.
 """
 
 import argparse
@@ -12,11 +14,16 @@ import shutil
 import sys
 from pathlib import Path
 
-PHONE, DESK = 390, 1280
+PHONE, DESK, HEIGHT = 390, 1280, 900
+#: most screens of a page, but of those that are looked up: the API, results and pages of developers
+SCREENS = 12
+LOOKED_UP = ("api", "results", "project", "design", "warnings", "genindex", "py-modindex")
 #: WCAG's smallest contrast of text
 CONTRAST = 4.5
+#: what people search for, which a page of the guide answers
+SEARCHES = ("max_steps", "progress bar", "gpu", "thermostat", "missing values", "save")
 
-#: contrast of the paragraphs of a page with what is behind them
+#: contrast of the texts of a page with what is behind them
 CONTRASTS = """() => {
   const canvas = document.createElement('canvas').getContext('2d');
   const parse = (colour) => {
@@ -35,56 +42,109 @@ CONTRASTS = """() => {
     }
     return [255, 255, 255, 255];
   };
-  return [...document.querySelectorAll('article p, article td, article pre')]
-    .filter((e) => e.innerText.trim() && e.offsetParent).slice(0, 60).map((e) => {
+  const texts = 'p, td, th, li, h1, h2, h3, pre, pre span, a, code, figcaption, summary';
+  const own = (e) => [...e.childNodes].some((n) => n.nodeType == 3 && n.data.trim());
+  return [...document.querySelectorAll('article, .bd-sidebar, header, footer')]
+    .flatMap((place) => [...place.querySelectorAll(texts)])
+    .filter((e) => own(e) && e.offsetParent).slice(0, 400).map((e) => {
       const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))];
-      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.innerText.slice(0, 30)];
     });
 }"""
 
 
-def look(browser, site, shots):
-    """Faults of the site, as text."""
-    faults = []
-    pages = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
-    for scheme, width in (("light", DESK), ("dark", PHONE)):
-        page = browser.new_page(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
-        )
-        asked = []
-        page.on("request", lambda request, asked=asked: asked.append(request.url))
-        for path in pages:
-            name = path.relative_to(site)
-            page.goto(path.as_uri())
-            outside = {url for url in asked if not url.startswith(("file:", "data:"))}
-            if outside:
-                faults.append(f"{name} asks for {sorted(outside)}")
-            asked.clear()
-            # figures below the screen load when they are scrolled to
-            page.evaluate("document.querySelectorAll('img').forEach((i) => i.loading = 'eager')")
-            page.wait_for_function("[...document.images].every((i) => i.complete)")
-            broken = page.evaluate(
-                "[...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)"
-            )
-            if broken:
-                faults.append(f"{name} has no {broken}")
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            if wide > width:
-                faults.append(f"{name} is {wide} pixels wide on a screen of {width}")
-            if scheme == "dark":
-                pale = [round(each, 1) for each in page.evaluate(CONTRASTS) if each < CONTRAST]
-                if pale:
-                    faults.append(f"{name} has text of contrast {min(pale)} in dark mode")
+#: text of blocks of code that are wider than their boxes
+CUT = """() => [...document.querySelectorAll('article pre')]
+  .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1)
+  .map((e) => e.innerText.slice(0, 60))"""
+#: what sticks out of the column of text, and is in no box that scrolls
+OUTSIDE = """() => {
+  const article = document.querySelector('article');
+  if (!article) return [];
+  const right = article.getBoundingClientRect().right;
+  const scrolls = (e) => {
+    for (; e && e !== article; e = e.parentElement)
+      if (['auto', 'scroll', 'hidden'].includes(getComputedStyle(e).overflowX)) return true;
+    return false;
+  };
+  return [...article.querySelectorAll('img, svg, table, pre, math, p')]
+    .filter((e) => e.offsetParent && e.getBoundingClientRect().right > right + 2 && !scrolls(e))
+    .map((e) => e.tagName + ' ' + (e.innerText || e.src || '').slice(0, 40));
+}"""
+SIDEBAR = "document.querySelectorAll('.bd-sidebar-primary .bd-toc-item a').length"
+
+
+def look(page, name, shots):
+    """Faults of the page that a browser shows, as text."""
+    # figures below the screen load when they are scrolled to
+    page.evaluate("document.querySelectorAll('img').forEach((i) => i.loading = 'eager')")
+    page.wait_for_function("[...document.images].every((i) => i.complete)")
+    broken = page.evaluate("[...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)")
+    if broken:
+        yield f"has no {broken}"
+    for width in (DESK, PHONE):
+        page.set_viewport_size({"width": width, "height": HEIGHT})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        if wide > width:
+            yield f"is {wide} pixels wide on a screen of {width}"
+        if outside := page.evaluate(OUTSIDE):
+            yield f"has {outside[:3]} beyond its column on a screen of {width}"
+        if width == DESK:
+            yield from look_at_desk(page, name)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            pale = [(round(c, 1), text) for c, text in page.evaluate(CONTRASTS) if c < CONTRAST]
+            if pale:
+                yield f"has text of contrast {min(pale)} in {scheme} mode"
             if shots:
-                shot = "-".join(name.with_suffix("").parts) + f"-{scheme}.png"
-                page.screenshot(path=shots / shot)
-        page.close()
-    page = browser.new_page()
-    page.goto((site / "search.html").as_uri() + "?q=thermostat")
+                shot = "-".join(name.with_suffix("").parts) + f"-{width}-{scheme}.png"
+                page.screenshot(path=shots / shot, full_page=True)
+
+
+def look_at_desk(page, name):
+    """What only a wide screen can be asked for: lines of 76 characters, and a sidebar."""
+    if cut := page.evaluate(CUT):
+        yield f"cuts code: {cut[:3]}"
+    if name.stem not in ("search", "genindex", "py-modindex") and page.evaluate(SIDEBAR) < 5:
+        yield "has an empty left sidebar"
+    screens = page.evaluate("document.documentElement.scrollHeight") / HEIGHT
+    if screens > SCREENS and name.with_suffix("").parts[0] not in LOOKED_UP:
+        yield f"has {screens:.1f} screens"
+
+
+def look_for(page, site, words):
+    """Faults of a search for some words: a page of the guide should be the first that is found."""
+    page.goto((site / "search.html").as_uri() + f"?q={words.replace(' ', '+')}")
     try:
         page.wait_for_selector("#search-results li a", timeout=20_000)
     except Exception:
-        faults.append("the search for 'thermostat' finds nothing")
+        yield f"the search for '{words}' finds nothing"
+        return
+    page.wait_for_function("document.querySelector('#search-results p')")
+    first = Path(page.locator("#search-results li a").first.get_attribute("href").partition("?")[0])
+    if len(first.parts) > 1:
+        yield f"the search for '{words}' finds {first} first"
+
+
+def look_at_site(browser, site, part, shots):
+    """Faults of all pages with a part in their names, as text."""
+    faults = []
+    pages = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    pages = [path for path in pages if part in path.relative_to(site).as_posix()]
+    page = browser.new_page(offline=True)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    for path in pages:
+        name = path.relative_to(site)
+        page.set_viewport_size({"width": DESK, "height": HEIGHT})
+        page.goto(path.as_uri())
+        faults += [f"{name} {fault}" for fault in look(page, name, shots)]
+        outside = {url for url in asked if not url.startswith(("file:", "data:"))}
+        if outside:
+            faults.append(f"{name} asks for {sorted(outside)}")
+        asked.clear()
+    for words in SEARCHES:
+        faults += look_for(page, site, words)
     print(f"{len(pages)} pages, {len(faults)} faults")
     return faults
 
@@ -93,7 +153,8 @@ def main():
     """Start a browser, and end with status 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("site", type=Path)
-    parser.add_argument("--shots", type=Path, help="folder for pictures of all pages")
+    parser.add_argument("--only", default="", metavar="PART", help="pages with this in their names")
+    parser.add_argument("--shots", type=Path, help="folder for pictures of the pages")
     args = parser.parse_args()
     try:
         from playwright.sync_api import Error, sync_playwright
@@ -107,7 +168,7 @@ def main():
             browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except Error as error:
             sys.exit(print(f"skipped: no browser ({str(error).splitlines()[0]})"))
-        faults = look(browser, args.site.resolve(), args.shots)
+        faults = look_at_site(browser, args.site.resolve(), args.only, args.shots)
     print("\n".join(faults))
     sys.exit(bool(faults))
 

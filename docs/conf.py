@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs/_extensions")]
 
+from gallery_style import make_thumbnails  # noqa: E402
 from run_pages import make_cells  # noqa: E402
 
 import skbayes_sgmcmc  # noqa: E402 - from this source tree
@@ -81,6 +82,7 @@ sphinx_gallery_conf = {
     "doc_module": ("skbayes_sgmcmc",),
     "reference_url": {"skbayes_sgmcmc": None},
     "download_all_examples": False,
+    "image_scrapers": ("gallery_style.scrape",),
     "image_srcset": ["2x"],
     "show_signature": False,
     "write_computation_times": False,  # a page whose table takes scripts from a network
@@ -91,10 +93,13 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/logo.svg"
+html_search_scorer = "_static/scorer.js"
 html_show_sourcelink = False
 html_sidebars = {"**": ["site-nav.html"]}
 html_theme_options = {
-    "logo": {"text": project},  # with the version, the bar is wider than a phone
+    # with the version, the bar is wider than a phone
+    "logo": {"text": project, "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "navbar_persistent": ["search-button"],  # the field needs a second line
     "show_nav_level": 2,
     "navigation_with_keys": False,
@@ -165,6 +170,7 @@ def read_source(app, name, content):
 
 def setup(app):
     """Connect the functions above."""
+    app.connect("builder-inited", make_thumbnails, priority=900)  # after the gallery
     app.connect("source-read", read_source)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("autodoc-process-signature", name_types)

@@ -1,6 +1,7 @@
 """What every example of the gallery starts from: one style of figures, and no silent warnings."""
 
 import warnings
+from pathlib import Path
 
 import matplotlib as mpl
 from cycler import cycler
@@ -25,6 +26,10 @@ STYLE = {
     "lines.linewidth": 1.8,
 }
 
+#: the panel that is an example's thumbnail where the first of the largest does not show the point;
+#: None: the whole figure
+PANEL = {}
+
 
 def begin_example(gallery_conf, file_name):
     """Set the style, and make a warning of a sampler that the example does not expect an error."""
@@ -35,3 +40,32 @@ def begin_example(gallery_conf, file_name):
 def reading_order(file_name):
     """Sort key of the examples of a section: the quickstart, then the others by their names."""
     return file_name != "plot_quickstart.py", file_name
+
+
+def scrape(block, block_vars, gallery_conf, **options):
+    """Keep one panel of a block's figure for the thumbnail; then do as matplotlib's scraper."""
+    import matplotlib.pyplot as plt
+    from sphinx_gallery.scrapers import matplotlib_scraper
+
+    if plt.get_fignums():
+        figure = plt.figure(plt.get_fignums()[-1])
+        figure.draw_without_rendering()
+        panels = [ax for ax in figure.axes if ax.get_visible()]
+        name = Path(block_vars["src_file"]).stem
+        sizes = [round(ax.bbox.width * ax.bbox.height, -2) for ax in panels]
+        chosen = PANEL.get(name, sizes.index(max(sizes)))
+        box = figure.bbox if chosen is None else panels[chosen].get_tightbbox()
+        inches = box.padded(5).transformed(figure.dpi_scale_trans.inverted())
+        template = block_vars["image_path_iterator"].image_path
+        figure.savefig(template.format(0), dpi=200, bbox_inches=inches)
+    return matplotlib_scraper(block, block_vars, gallery_conf, **options)
+
+
+def make_thumbnails(app):
+    """Replace the thumbnails, which show whole figures, by the panels that ``scrape`` kept."""
+    from sphinx_gallery.utils import scale_image
+
+    size = app.config.sphinx_gallery_conf["thumbnail_size"]
+    for panel in Path(app.srcdir, "gallery").glob("*/images/*_000.png"):
+        thumbnail = f"{panel.stem.removesuffix('_000')}_thumb.png"
+        scale_image(panel, panel.parent / "thumb" / thumbnail, *size)
