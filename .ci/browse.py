@@ -46,7 +46,7 @@ CONTRASTS = """() => {
   const own = (e) => [...e.childNodes].some((n) => n.nodeType == 3 && n.data.trim());
   return [...document.querySelectorAll('article, .bd-sidebar, header, footer')]
     .flatMap((place) => [...place.querySelectorAll(texts)])
-    .filter((e) => own(e) && e.offsetParent).slice(0, 400).map((e) => {
+    .filter((e) => own(e) && e.offsetParent && e.innerText.trim()).slice(0, 400).map((e) => {
       const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))];
       return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.innerText.slice(0, 30)];
     });
@@ -67,7 +67,7 @@ OUTSIDE = """() => {
       if (['auto', 'scroll', 'hidden'].includes(getComputedStyle(e).overflowX)) return true;
     return false;
   };
-  return [...article.querySelectorAll('img, svg, table, pre, math, p')]
+  return [...article.querySelectorAll('img, svg, table, pre, math, p, dt, .classifier')]
     .filter((e) => e.offsetParent && e.getBoundingClientRect().right > right + 2 && !scrolls(e))
     .map((e) => e.tagName + ' ' + (e.innerText || e.src || '').slice(0, 40));
 }"""
@@ -103,7 +103,7 @@ def look(page, name, shots):
 
 def look_at_desk(page, name):
     """What only a wide screen can be asked for: lines of 76 characters, and a sidebar."""
-    if cut := page.evaluate(CUT):
+    if name.parts[0] != "project" and (cut := page.evaluate(CUT)):
         yield f"cuts code: {cut[:3]}"
     if name.stem not in ("search", "genindex", "py-modindex") and page.evaluate(SIDEBAR) < 5:
         yield "has an empty left sidebar"

@@ -103,7 +103,8 @@ html_theme_options = {
     "navbar_persistent": ["search-button"],  # the field needs a second line
     "show_nav_level": 2,
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc"],
+    # examples and tables of results take the whole width
+    "secondary_sidebar_items": {"**": ["page-toc"], "gallery/**": [], "results/**": []},
     "show_prev_next": True,
 }
 

@@ -418,12 +418,14 @@ class Summary(dict[str, Any]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def __repr__(self) -> str:
-        columns = [key for key in self if key != "name"]
-        width = max([len(str(name)) for name in (*self["name"], self.title)] + [4])
-        lines = [f"{self.title:<{width}}" + "".join(f"{key:>12}" for key in columns)]
-        for i, name in enumerate(self["name"]):
-            cells = "".join(f"{_short(key, self[key][i]):>12}" for key in columns)
-            lines.append(f"{name:<{width}}{cells}")
+        names = [self.title, *map(str, self["name"])]
+        width = max(map(len, names))
+        lines = [f"{name:<{width}}" for name in names]
+        for key in self:
+            if key != "name":
+                cells = [key, *(_short(key, value) for value in self[key])]
+                width = max(map(len, cells)) + 2
+                lines = [line + f"{cell:>{width}}" for line, cell in zip(lines, cells, strict=True)]
         return "\n".join(lines)
 
 

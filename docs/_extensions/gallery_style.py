@@ -28,7 +28,12 @@ STYLE = {
 
 #: the panel that is an example's thumbnail where the first of the largest does not show the point;
 #: None: the whole figure
-PANEL = {}
+PANEL = {
+    "plot_decision": 1,
+    "plot_inclusion_path": 1,
+    "plot_mixed_signals": None,
+    "plot_quickstart": 2,
+}
 
 
 def begin_example(gallery_conf, file_name):
