@@ -47,8 +47,9 @@ def cost(action, malignant):
 # ---------------
 #
 # The data are real: 569 biopsies from Wisconsin with 30 measurements each, which come with
-# scikit-learn. The largest step of the sampler was chosen with the help of this table and two others;
-# the priors were not. A new clinic has seen 40 of these patients; the other 529 judge its decisions.
+# scikit-learn. The sampler's largest step was chosen with the help of this table and two others;
+# the priors were not. A new clinic has seen 40 of these patients; the other 529 judge its
+# decisions.
 # ``LogisticRegression`` and the first posterior have the same prior, so that they differ only in
 # the averaging. ``LogisticRegressionCV`` chooses the penalty by cross-validation, and the last
 # posterior samples the scale of its prior.
