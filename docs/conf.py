@@ -35,7 +35,7 @@ exclude_patterns = ["_build", "results/runs", "gallery/**/*.ipynb", "gallery/**/
 templates_path = ["_templates"]
 
 # pages in markdown
-myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_substitutions = {"release": release}
 myst_heading_anchors = 4
 
