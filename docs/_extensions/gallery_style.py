@@ -62,7 +62,10 @@ def scrape(block, block_vars, gallery_conf, **options):
         box = figure.bbox if chosen is None else panels[chosen].get_tightbbox()
         inches = box.padded(5).transformed(figure.dpi_scale_trans.inverted())
         template = block_vars["image_path_iterator"].image_path
+        shared = [legend for legend in figure.legends if legend.get_visible()]
+        plt.setp(shared, visible=False)
         figure.savefig(template.format(0), dpi=200, bbox_inches=inches)
+        plt.setp(shared, visible=True)
     return matplotlib_scraper(block, block_vars, gallery_conf, **options)
 
 
