@@ -104,7 +104,9 @@ html_theme_options = {
     "show_nav_level": 2,
     "navigation_with_keys": False,
     # examples and tables of results take the whole width
-    "secondary_sidebar_items": {"**": ["page-toc"], "gallery/**": [], "results/**": []},
+    "secondary_sidebar_items": {
+        place: ["page-toc"] for place in ("*", "api/*", "project/*", "versus/*")
+    },
     "show_prev_next": True,
 }
 
