@@ -7,8 +7,9 @@ from sphinx.util.inspect import stringify_signature
 
 #: what a signature shows of a long list, at most six, in their order
 MOST_SET = (
-    "hidden_layer_sizes", "module", "sample_parameters", "image_shape", "n_components", "groups",
-    "likelihood", "prior_scale", "class_weight", "sampler", "max_steps", "random_state",
+    "n_parameters", "data", "hidden_layer_sizes", "module", "sample_parameters", "image_shape",
+    "n_components", "groups", "likelihood", "prior_scale", "class_weight", "sampler", "max_steps",
+    "random_state",
 )  # fmt: skip
 #: folded groups of parameters; the others, of the model and its prior, come first and open
 GROUPS = {
@@ -28,8 +29,8 @@ NAME = re.compile(r"    \*\*(\w+)\*\* :")
 
 
 def is_long(what, obj):
-    """Whether this is a class with more parameters than a reader takes in."""
-    return what == "class" and len(inspect.signature(obj).parameters) > 20
+    """Whether this has more parameters than a reader takes in."""
+    return what in ("class", "function") and len(inspect.signature(obj).parameters) > 20
 
 
 def shorten(app, what, name, obj, options, signature, returns):
@@ -37,8 +38,11 @@ def shorten(app, what, name, obj, options, signature, returns):
     if not is_long(what, obj):
         return None
     whole = inspect.signature(obj)
-    shown = [each for each in whole.parameters.values() if each.name in MOST_SET][-6:]
-    short = stringify_signature(whole.replace(parameters=shown), show_annotation=False)
+    needed = [each for each in whole.parameters.values() if each.default is each.empty]
+    common = [each for each in whole.parameters.values() if each.name in MOST_SET]
+    shown = needed + [each for each in common if each not in needed][len(needed) - 6 :]
+    short = whole.replace(parameters=shown, return_annotation=whole.empty)
+    short = stringify_signature(short, show_annotation=False)
     return short.removesuffix(")") + ", ...)", returns
 
 
