@@ -84,3 +84,13 @@ def uncertainty(
 def entropy(p: Array) -> Array:
     """Entropy in nats over the last axis."""
     return -np.sum(p * np.log(np.where(p > 0.0, p, 1.0)), axis=-1)
+
+
+def smallest_set(proba: Array, coverage: float) -> Array:
+    """Which classes are in the smallest set of each row (rows, classes) with this probability."""
+    order = np.argsort(-proba, axis=1, kind="stable")
+    falling = np.take_along_axis(proba, order, axis=1)
+    needed = falling.cumsum(axis=1) - falling < coverage  # by the classes before it
+    found = np.zeros(proba.shape, bool)
+    np.put_along_axis(found, order, needed, axis=1)
+    return found

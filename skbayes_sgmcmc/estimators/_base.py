@@ -20,13 +20,13 @@ from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
 from .._searches import search_file
 from .._sklearn import BaseEstimator
-from .._validation import check_int, check_is_fitted, check_sample_weight
+from .._validation import check_int, check_is_fitted
 from ._columns import Columns, check_columns_stay
 from ._encoding import PLAIN, Encoding
 from ._fitting import Task, all_or_nothing, extremes_named
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
-from ._named_draws import Named, attributes, labels_of, newest
+from ._named_draws import Named, attributes, joined, labels_of
 from ._parameters import CHECKS, Check
 from ._sense import check_run
 from ._tables import validate_x
@@ -152,7 +152,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if call is not None:
-            posterior, kept = self._joined(posterior, part, named, previous, settings.n_draws)
+            posterior, kept = joined(self, posterior, part, named, previous, settings.n_draws)
             part = replace(part, run=replace(run, state=remembering(run.state, kept=kept)))
         for name, value in attributes(posterior, run.n_steps).items():
             setattr(self, name, value)
@@ -166,29 +166,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             with few_threads(run.target.model, run.target.data.n_rows, len(run.draws)):
                 self._check_run(run)
         return part
-
-    def _joined(
-        self, new: PosteriorSamples, part: Part, named: Named, previous: Any, n_draws: int | str
-    ) -> tuple[PosteriorSamples, Array | None]:
-        """The newest draws of a stream, with earlier ones moved to the posterior of now.
-
-        The same draws as positions are returned, too, if a later call moves them again.
-        """
-        from .._engine.streams import Memory
-
-        kept, found, moved = part.run.draws, new, part.moved
-        if previous is not None and (moved is not None or not part.filtered):
-            old, positions = self.posterior_, Memory.of(previous).kept
-            if moved is not None and positions is not None:
-                before, d = positions.copy(), previous.theta.shape[1]
-                before[..., :d] = moved(before[..., :d])
-                draws = self._in_order(Named(named.model, named.data)(before), previous)
-                old = PosteriorSamples(draws, old.weights, old.statistics)
-                if len(before) == len(kept):
-                    kept = np.concatenate([before, kept], axis=1)
-            drawn = part.run.state.memory.n_drawn * (1 if moved is None else 2)
-            found = newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
-        return found, kept[:, -found.n_draws :].copy() if part.filtered else None
 
     #: checks of parameters that are others than those of the same name elsewhere
     _checks: ClassVar[dict[str, Check]] = {}
@@ -420,22 +397,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _set_attributes(self) -> None:
         """Set the fitted attributes that summarise ``posterior_``."""
-
-    def _weighted(
-        self, X: Any, target: Array, sample_weight: Any, factors: Array | None = None
-    ) -> KeptRows:
-        """Rows of positive weight, which is multiplied by ``factors``."""
-        if sample_weight is None and factors is None:
-            return KeptRows(X, target)
-        weight = check_sample_weight(sample_weight, X.shape[0])
-        if factors is not None:
-            weight = weight * factors
-        rows, positive = KeptRows(X, target, weight), weight > 0
-        if not positive.any():
-            raise not_allowed(
-                "sample_weight is zero for every row: give some rows a positive weight."
-            )
-        return rows if positive.all() else rows.some(positive)
 
     def sample_posterior(
         self, n_samples: int | None = None, random_state: Any = None

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch, get_tags
 from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._draws.posterior_samples import quantiles
-from .._exceptions import not_allowed, warn
+from .._exceptions import not_allowed
 from .._labels import codes_of, in_order, label_array
 from .._limits import LIMITS
 from .._validation import (
@@ -27,13 +27,13 @@ from .._validation import (
     check_real,
 )
 from ._base import SGMCMCEstimator
+from ._class_order import check_classes
 from ._classes import Classes, Kind, columns, n_columns
 from ._fitting import Task
 from ._log_joint import log_joint
-from ._mixing import short_name
 from ._probabilities import ProbabilityClassifier
 from ._sense import SENSE, check_classification, some_of_each
-from ._tables import validate_xy
+from ._tables import validate_xy, weighted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
     from .distilled import DistilledClassifier
 
 Array = NDArray[Any]
-
-#: rows of a stream after which a class without a row is worth a warning
-MANY_ROWS = 1000
-#: probability that a call of a shuffled stream lacks a class, below which it is worth a warning
-UNLIKELY = 1e-6
 
 
 class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
@@ -212,7 +207,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     def _judge(self, task: Task) -> None:
         super()._judge(task)
         if task.stream:
-            self._check_classes(task.rows.target)
+            check_classes(self, task.rows.target)
         else:
             self._calibrate(task)
 
@@ -221,36 +216,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         if after_others and self._stream_classes is not None:
             seen |= self._stream_classes > 0
         return bool(seen.all())
-
-    def _check_classes(self, codes: Array) -> None:
-        """Warn once if the rows of a stream seem to come class by class, unless they are kept."""
-        new, names = self._classes.counts(codes), self._classes.names
-        seen = new if self._stream_classes is None else self._stream_classes + new
-        warned, rows = self._order_warned, self._stream_rows or 0.0
-        missing = [names[k] for k in np.flatnonzero(seen == 0)]
-        chance = (1.0 - seen / seen[: self._classes.sizes[0]].sum()) ** len(codes)
-        absent = [names[k] for k in np.flatnonzero((new == 0) & (chance < UNLIKELY))]
-        what = ""
-        if missing and rows >= MANY_ROWS > rows - len(codes):
-            what = (
-                f"the first {rows:.0f} rows of the stream of {short_name(self)} have no row of "
-                f"the classes [{', '.join(missing)}]. If it is sorted by label"
-            )
-        elif absent:
-            what = (
-                f"a call of partial_fit of {short_name(self)} had {len(codes)} rows and none of "
-                f"the classes [{', '.join(absent)}], which earlier calls had many of. If rows come "
-                "class by class"
-            )
-        # rows that are kept can still be understood when the others have come
-        wrong = bool(what) and self._chain_state.memory.rows is None
-        if wrong and not warned:
-            warn(
-                f"{what}, its posterior will be wrong: shuffle its rows, or fit all of them (X may "
-                "be a memory map).",
-                "a-class-is-missing-from-a-stream",
-            )
-        self._stream_classes, self._order_warned = seen, warned or wrong
 
     # what subclasses add --------------------------------------------------------------------------
 
@@ -287,9 +252,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     ) -> KeptRows:
         factors = None
         if self.class_weight is not None:
-            self._weighted(codes, codes, sample_weight)  # our errors, not those of scikit-learn
+            weighted(codes, codes, sample_weight)  # our errors, not those of scikit-learn
             factors = classes.weights(self.class_weight, codes, sample_weight)
-        return self._weighted(X, codes, sample_weight, factors)
+        return weighted(X, codes, sample_weight, factors)
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Logits (draws, rows, classes) of dense rows, differentiable with respect to the rows.
@@ -478,16 +443,8 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         (1, 3)
         """
         check_real("coverage", coverage, low=0.0, high=1.0)
-
-        def smallest(proba: Array) -> Array:
-            order = np.argsort(-proba, axis=1, kind="stable")
-            falling = np.take_along_axis(proba, order, axis=1)
-            needed = falling.cumsum(axis=1) - falling < coverage  # by the classes before it
-            found = np.zeros(proba.shape, bool)
-            np.put_along_axis(found, order, needed, axis=1)
-            return found
-
-        sets = [smallest(proba) for proba in self._classes.parts(self._probabilities(X))]
+        of_each = self._classes.parts(self._probabilities(X))
+        sets = [prediction.smallest_set(proba, coverage) for proba in of_each]
         return sets if self._classes.several else sets[0]
 
     def predict_proba_interval(self, X: Any, coverage: float = 0.9) -> Any:

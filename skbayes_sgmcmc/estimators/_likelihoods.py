@@ -87,6 +87,10 @@ FAMILIES = {
     "weibull": Family("log", "survival_likelihood", "Weibull", times=True, continuous=True),
     "binomial": Family("logit", "binomial_likelihood", "Binomial", trials=True),
 }
+#: those that networks have, too
+OF_NETWORKS = tuple(
+    name for name in FAMILIES if name not in ("gamma", "log_normal", "weibull", "binomial")
+)
 #: a likelihood of the user's own
 OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers

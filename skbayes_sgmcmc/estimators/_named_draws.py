@@ -80,3 +80,32 @@ def newest(
         weights = np.concatenate([old.weights, new.weights])[-kept:]
     draws = {name: np.concatenate([old[name], new[name]], axis=1)[:, -kept:] for name in new.draws}
     return PosteriorSamples(draws, weights, new.statistics)
+
+
+def joined(
+    estimator: Any,
+    new: PosteriorSamples,
+    part: Any,
+    named: Named,
+    previous: Any,
+    n_draws: int | str,
+) -> tuple[PosteriorSamples, Array | None]:
+    """The newest draws of a stream, with earlier ones moved to the posterior of now.
+
+    ``part`` is what a call of the stream has drawn (``Part`` of the engine), ``new`` its draws. The
+    same draws as positions are returned, too, if a later call moves them again.
+    """
+    kept, found, moved = part.run.draws, new, part.moved
+    if previous is not None and (moved is not None or not part.filtered):
+        old, memory = estimator.posterior_, previous.memory
+        positions = None if memory is None else memory.kept
+        if moved is not None and positions is not None:
+            before, d = positions.copy(), previous.theta.shape[1]
+            before[..., :d] = moved(before[..., :d])
+            draws = estimator._in_order(Named(named.model, named.data)(before), previous)
+            old = PosteriorSamples(draws, old.weights, old.statistics)
+            if len(before) == len(kept):
+                kept = np.concatenate([before, kept], axis=1)
+        drawn = part.run.state.memory.n_drawn * (1 if moved is None else 2)
+        found = newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
+    return found, kept[:, -found.n_draws :].copy() if part.filtered else None

@@ -10,29 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, get_tags
 
-from .._conversion import explained_conversion
 from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import not_allowed
 from .._sklearn import RegressorMixin
-from .._table_columns import not_finite
 from .._validation import (
     central,
     check_array,
     check_choice,
     check_int,
-    check_magnitude,
     check_predictions,
     check_random_state,
     check_real,
     is_real,
 )
 from ._base import SGMCMCEstimator
-from ._likelihoods import FEWEST_FOR_OWN_NOISE, Choice, Family
+from ._likelihoods import FEWEST_FOR_OWN_NOISE, OF_NETWORKS, Choice, Family
 from ._log_joint import log_joint
 from ._sense import check_regression
-from ._tables import validate_xy
+from ._tables import validate_numbers, weighted
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -101,7 +98,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
     ) -> KeptRows:
         X, y = self._validate_xy(X, y, reset=first)
-        rows = self._weighted(X, y, sample_weight)
+        rows = weighted(X, y, sample_weight)
         if not stream:
             n = rows.n_rows if rows.weight is None else rows.weight.sum()
             self._few_rows = bool(n < FEWEST_FOR_OWN_NOISE)
@@ -122,15 +119,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     noise: Any
     n_features_in_: int
     #: names of the likelihoods that the estimator has, and whether the user's own are others
-    _likelihoods: tuple[str, ...] = (
-        "normal",
-        "student_t",
-        "poisson",
-        "negative_binomial",
-        "zero_inflated_poisson",
-        "zero_inflated_negative_binomial",
-        "tweedie",
-    )
+    _likelihoods: tuple[str, ...] = OF_NETWORKS
     _any_likelihood = False
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
@@ -190,15 +179,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         several = get_tags(self).target_tags.multi_output
-        with explained_conversion("y", y):
-            X, y = validate_xy(self, X, y, reset=reset, multi_output=several, y_numeric=True)
-            # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only
-            y = np.require(y, np.float64, "W")
-            if reason := not_finite("y", y):  # scikit-learn does not see None
-                raise not_allowed(reason)
+        X, y = validate_numbers(self, X, y, reset=reset, multi_output=several)
         if reset:
             self._y_shape = y.shape[1:]
-        check_magnitude("y", y)
         y = y.reshape(len(y), -1)
         if y.shape[1] != self._n_targets:
             raise not_allowed(
@@ -251,6 +234,16 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         n_draws = posterior.n_chains * posterior.n_draws
         return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
 
+    def _figure(self, X: Any, of: Callable[[Mixture, Any], Array]) -> Array:
+        """What ``of`` makes of the predictive distribution and the rows of X.
+
+        It is of shape (..., outputs), without the last axis if y had none.
+        """
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            found = check_predictions(of(self._mixture(), X), X)
+        return found if self._y_shape else found[..., 0]
+
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
 
@@ -294,10 +287,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
         """
         levels = [check_real("quantiles", q, low=0.0, high=1.0) for q in np.atleast_1d(quantiles)]
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            out = check_predictions(self._mixture().quantiles(X, levels), X)
-        return out if len(self._y_shape) else out[:, :, 0]
+        return self._figure(X, lambda mixture, X: mixture.quantiles(X, levels))
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, kind: Literal["target", "mean"] = "target"
@@ -324,10 +314,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         check_choice("kind", kind, ("target", "mean"))
         if kind == "target":
             return self.predict_quantiles(X, levels)
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            out = check_predictions(self._mixture().mean_quantiles(X, levels), X)
-        return out if len(self._y_shape) else out[:, :, 0]
+        return self._figure(X, lambda mixture, X: mixture.mean_quantiles(X, levels))
 
     def predict_survival(self, X: Any, times: Any) -> Array:
         """Predict the probabilities that a new observation exceeds some numbers.
@@ -350,10 +337,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
                 f"times of shape {times.shape} is not allowed: give a list of numbers, which are "
                 "the same for all rows."
             )
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            out = check_predictions(1.0 - self._mixture().cdf(X, times), X)
-        return out if len(self._y_shape) else out[:, :, 0]
+        return self._figure(X, lambda mixture, X: 1.0 - mixture.cdf(X, times))
 
     def predict_mean_samples(
         self, X: Any, n_draws: int | None = None, random_state: Any = None
@@ -374,14 +358,14 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         -------
         array of shape (n_draws, n_samples) or (n_draws, n_samples, n_outputs)
         """
-        X = self._validate_x(X)
-        if n_draws is not None:
-            check_int("n_draws", n_draws)
-        chosen = self.posterior_.chosen(n_draws, random_state)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            blocks = list(self._mixture().means(chosen, X))
-        means = check_predictions(np.concatenate(blocks, axis=1), X)
-        return means if len(self._y_shape) else means[:, :, 0]
+
+        def means(mixture: Mixture, X: Any) -> Array:
+            if n_draws is not None:
+                check_int("n_draws", n_draws)
+            chosen = self.posterior_.chosen(n_draws, random_state)
+            return np.concatenate(list(mixture.means(chosen, X)), axis=1)
+
+        return self._figure(X, means)
 
     def predict_uncertainty(self, X: Any) -> Bunch:
         r"""Predict the variance of a new observation, and split it into two parts.
@@ -467,17 +451,12 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         array of shape (n_rows, n_samples) or (n_rows, n_outputs, n_samples)
         """
         check_int("n_samples", n_samples)
-        X, rng = self._validate_x(X), check_random_state(random_state)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            y = check_predictions(self._mixture().sample(X, n_samples, rng), X)
-        y = np.moveaxis(y, 0, -1)
-        return y if len(self._y_shape) else y[:, 0]
+        rng = check_random_state(random_state)
+        y = self._figure(X, lambda mixture, X: mixture.sample(X, n_samples, rng))
+        return np.moveaxis(y, 0, -1)
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            y = check_predictions(self._mixture().sample_of(chosen, X, rng), X)
-        return y if len(self._y_shape) else y[:, :, 0]
+        return self._figure(X, lambda mixture, X: mixture.sample_of(chosen, X, rng))
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         X = self._validate_x(X)

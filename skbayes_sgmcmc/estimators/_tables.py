@@ -8,12 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._conversion import explained_conversion
+from .._data.kept_rows import KeptRows
 from .._data.rows import StoredRows, is_stored
 from .._exceptions import not_allowed
 from .._labels import label_array
 from .._limits import LIMITS
-from .._table_columns import by_name, column_names, is_table
-from .._validation import check_array, check_magnitude, check_X_y, validate_data
+from .._table_columns import by_name, column_names, is_table, not_finite
+from .._validation import (
+    check_array,
+    check_magnitude,
+    check_sample_weight,
+    check_X_y,
+    validate_data,
+)
 from ._columns import with_codes, with_numbers
 
 Array = NDArray[Any]
@@ -54,6 +62,18 @@ def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> 
     return X, y
 
 
+def validate_numbers(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Array]:
+    """X and y as :func:`validate_xy` returns them, with y as finite numbers."""
+    with explained_conversion("y", y):
+        X, y = validate_xy(estimator, X, y, y_numeric=True, **options)
+        # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only
+        y = np.require(y, np.float64, "W")
+        if reason := not_finite("y", y):  # scikit-learn does not see None
+            raise not_allowed(reason)
+    check_magnitude("y", y)
+    return X, y
+
+
 def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[Any, bool]:
     """Rows with codes in place of labels, and whether they are encoded as numbers."""
     X = _table(X)
@@ -79,3 +99,16 @@ def _table(X: Any) -> Any:
         return rows
     # whole numbers stay exact, since they may be labels
     return np.asarray(X[:]) if X.dtype.kind in "iu" else rows[:]
+
+
+def weighted(X: Any, target: Array, sample_weight: Any, factors: Array | None = None) -> KeptRows:
+    """Rows of positive weight, which is multiplied by ``factors``."""
+    if sample_weight is None and factors is None:
+        return KeptRows(X, target)
+    weight = check_sample_weight(sample_weight, X.shape[0])
+    if factors is not None:
+        weight = weight * factors
+    rows, positive = KeptRows(X, target, weight), weight > 0
+    if not positive.any():
+        raise not_allowed("sample_weight is zero for every row: give some rows a positive weight.")
+    return rows if positive.all() else rows.some(positive)
