@@ -10,100 +10,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from _linear import (
-    Gaussian,
-    LinearChain,
-    assert_close,
-    assert_moments,
-    balanced,
-    chain_errors,
-    constant_metric,
-    correlated_precision,
-    live_thermostat,
-)
-from _targets import GaussianMean, MetricDensity
+from _cells import LINEAR, THERMOSTATS, exact_chain, is_shared, make_sampler, run_engine, scales
+from _linear import Gaussian, assert_moments, constant_metric, correlated_precision, live_thermostat
+from _targets import GaussianMean
 
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc._data.minibatch import Data
-from skbayes_sgmcmc.models import DensityModel
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC, TABLE, Step
-from skbayes_sgmcmc.samplers._momentum import ThermostatSampler
 
 pytestmark = pytest.mark.statistical
 
-#: of the samplers that take steps, whatever the model
-CELLS = [
-    (name, cell)
-    for name, (kind, cells) in TABLE.items()
-    for cell in cells
-    if not kind.needs_conditionals
-]
-#: not linear: an accepted or refused proposal, and a direction of length one (tests/test_mclmc.py)
-NONLINEAR = ("mala", "mclmc")
-LINEAR = [cell for cell in CELLS if cell[0] not in NONLINEAR]
-THERMOSTATS = [cell for cell in CELLS if issubclass(TABLE[cell[0]][0], ThermostatSampler)]
-
-SECOND = [cell for cell in THERMOSTATS if cell[0] == "msgnht"]
-
 #: step sizes at which the integrators' own errors are several MCSE
 ETA = {"sgld": 0.5, "psgld": 0.3, "rsgld": 0.3, "sghmc": 0.2, "sgnht": 0.05, "msgnht": 0.05}
-FRICTION = 0.25
-
-
-def make_sampler(name, **parameters):
-    kind = TABLE[name][0]
-    if "friction" in kind().get_params():
-        parameters = {"friction": FRICTION} | parameters
-    return kind(**parameters)
-
-
-def scales(dim):
-    """Unequal positive numbers: a constant metric, or the gradient whose square pSGLD averages."""
-    return np.linspace(0.6, 1.4, dim)
-
-
-def exact_chain(name, integrator, target, eta, sampler=None):
-    """The linear chain of a cell; thermostats are held in balance."""
-    sampler = make_sampler(name) if sampler is None else sampler
-    step = TABLE[name][1][integrator].integrator
-    if isinstance(sampler, ThermostatSampler):
-        return balanced(sampler, step, target, eta)
-    if name == "psgld":
-        return LinearChain(sampler, step, target, eta, frozen={"V": scales(target.dim) ** 2})
-    metric = scales(target.dim) if sampler.needs_metric else None
-    return LinearChain(sampler, step, target, eta, metric=metric)
-
-
-def run_engine(name, integrator, target, eta, sampler=None, **settings):
-    """Draws (chains, draws, dim) of ``sample`` on ``target``; N = 1."""
-    A, dim = torch.from_numpy(target.A), target.dim
-    root = None if target.noise is None else torch.from_numpy(np.linalg.cholesky(target.noise))
-    fixed = torch.from_numpy(scales(dim))
-
-    def log_density(theta):
-        return -0.5 * ((theta @ A) * theta).sum(1)
-
-    def gradient(theta, rng):
-        g = theta @ A
-        if root is not None:
-            g = g + rng.normal(dim) @ root.t()
-        # pSGLD averages the square of the likelihood's gradient: a fixed one makes V known
-        return (g, {"likelihood": fixed.expand_as(g)}) if name == "psgld" else g
-
-    model = DensityModel(log_density, dim, gradient)
-    if name == "rsgld":
-        model = MetricDensity(log_density, dim, constant_metric(scales(dim)), gradient)
-    starts = np.random.default_rng(1).multivariate_normal(np.zeros(dim), target.covariance, 96)
-    settings = {"n_chains": 96, "n_draws": 2000, "burn_in": 300, "random_state": 0} | settings
-    return sample(
-        model,
-        step_size=eta,
-        sampler=make_sampler(name) if sampler is None else sampler,
-        integrator=integrator,
-        temperature=target.temperature,
-        init=starts[: settings["n_chains"]],
-        **settings,
-    )
 
 
 # (a) closed forms ---------------------------------------------------------------------------------
@@ -400,15 +318,12 @@ def test_thermostats_scale_with_the_number_of_data(name):
     assert (states[0][1] - states[0][0]).abs().min() > 1e-4  # it has moved
 
 
-OTHERS = [cell for cell in SECOND if cell[1] != "splitting"]
-
-
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 @pytest.mark.parametrize(
     "name, integrator",
     [
-        # splitting schemes are shared: SGHMC and the first thermostat have all of them here
-        pytest.param(*cell, marks=pytest.mark.slow if cell in OTHERS else ())
+        # splitting schemes are shared: SGHMC has all of them here
+        pytest.param(*cell, marks=pytest.mark.slow if is_shared(cell) else ())
         for cell in LINEAR
         if cell[0] != "psgld"
     ],
@@ -466,7 +381,7 @@ def test_engine_with_a_constant_preconditioner(name, integrator, full):
 def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
     """Without rejections the variance would be a third too large, or infinite (D = 1)."""
     target = Gaussian(correlated_precision(dim), temperature=temperature)
-    posterior = run_engine("mala", "metropolis", target, eta, n_draws=4000)
+    posterior = run_engine("mala", "metropolis", target, eta)
     acceptance = posterior.statistics["acceptance_rate"]
     assert acceptance.shape == (96,)
     assert acceptance.min() >= 0.2 and acceptance.max() <= 0.9
@@ -475,96 +390,9 @@ def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
 
 def test_mala_counts_its_acceptance():
     """The reported rate is the fraction of the kept steps (thinning 1) that moved."""
-    posterior = run_engine("mala", "metropolis", Gaussian(np.ones((1, 1))), 1.5, n_chains=3)
+    target = Gaussian(np.ones((1, 1)))
+    posterior = run_engine("mala", "metropolis", target, 1.5, n_chains=3, n_draws=400, burn_in=50)
     theta = posterior["theta"][:, :, 0]
     moved = (np.diff(theta, axis=1) != 0).mean(1)
     # the first kept step's move cannot be seen in the draws
-    np.testing.assert_allclose(posterior.statistics["acceptance_rate"], moved, atol=2 / 2000)
-
-
-# (d) thermostats ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name, integrator",
-    [
-        # the integrators are those of both thermostats, which differ in their friction
-        pytest.param(*cell, marks=pytest.mark.slow if cell in SECOND[1:] else ())
-        for cell in THERMOSTATS
-    ],
-)
-def test_thermostats_find_unknown_gradient_noise(name, integrator):
-    """The friction rises from alpha to alpha + beta, and the variance becomes the target's.
-
-    SGHMC's is 1.4 times the target's or more here; the thermostats' own bias at this step is below
-    6% with Euler, else below 1%.
-    """
-    target = Gaussian(np.diag([1.0, 0.6]), noise=np.diag([10.0, 10.0]))
-    eta, alpha = 0.005, 0.05
-    chain = exact_chain(name, integrator, target, eta, make_sampler(name, friction=alpha))
-    inflated = exact_chain("sghmc", integrator, target, eta, SGHMC(friction=alpha))
-    ideal = np.diag(target.covariance)
-    assert (np.diag(inflated.theta) / ideal).min() >= 1.4
-    bias = np.abs(np.diag(chain.theta) / ideal - 1.0).max()
-    assert bias <= (0.06 if integrator == "euler" else 0.01)
-
-    sampler = make_sampler(name, friction=alpha)
-    posterior = run_engine(name, integrator, target, eta, sampler, burn_in=600, n_draws=4000)
-    assert_moments(posterior["theta"], chain.theta)
-    friction = posterior.statistics["thermostat"]
-    assert_close(friction, chain.frozen["a"].mean(), precision=0.1 * alpha)
-    a, error = chain_errors(friction)
-    assert a - alpha >= 10.0 * error  # it did move from where it began
-
-
-@pytest.mark.parametrize("name, integrator", THERMOSTATS)
-def test_a_frozen_thermostat_is_sghmc(name, integrator):
-    """At a = alpha the step is SGHMC's, its noise included: a thermostat hides wrong noise else."""
-    target = Gaussian(correlated_precision(3), n=5.0, temperature=0.5)
-    step = TABLE[name][1][integrator].integrator
-    size = 1 if name == "sgnht" else 3
-    frozen = {"a": np.full(size, FRICTION)}
-    held = LinearChain(make_sampler(name), step, target, 0.3, frozen)
-    plain = LinearChain(SGHMC(friction=FRICTION), step, target, 0.3)
-    for matrix in ("F", "B", "C"):
-        np.testing.assert_allclose(
-            getattr(held, matrix), getattr(plain, matrix), rtol=1e-12, atol=1e-14
-        )
-
-
-@pytest.mark.parametrize("name", ["sgnht", "msgnht"])
-def test_published_thermostat_mass(name):
-    """Any mass leaves the target alone: a light one and a heavy one, against 3% of the target."""
-    target = Gaussian(correlated_precision(2))
-    for mass in (8.0, 60.0):
-        sampler = make_sampler(name, diffusion=1.0, mass=mass)
-        posterior = run_engine(name, "splitting", target, 0.04, sampler)
-        chain = exact_chain(name, "splitting", target, 0.04, sampler)
-        assert_moments(posterior["theta"], chain.theta)
-
-
-@pytest.mark.parametrize("name, integrator", THERMOSTATS)
-def test_thermostats_are_off_at_temperature_zero(name, integrator):
-    """At T = 0 the friction stays alpha, and the path is SGHMC's."""
-    target = Gaussian(correlated_precision(3), temperature=1.0)
-    A = torch.from_numpy(target.A)
-    paths = {}
-    for sampler in (make_sampler(name), SGHMC(friction=FRICTION)):
-        posterior = sample(
-            lambda theta: -0.5 * ((theta @ A) * theta).sum(1),
-            3,
-            step_size=0.1,
-            sampler=sampler,
-            integrator=integrator,
-            temperature=0.0,
-            n_chains=2,
-            n_draws=200,
-            burn_in=0,
-            init=np.array([3.0, -2.0, 1.0]),
-            random_state=0,
-        )
-        paths[type(sampler).__name__] = posterior
-    cold = paths[TABLE[name][0].__name__]
-    np.testing.assert_array_equal(cold.statistics["thermostat"], FRICTION)
-    np.testing.assert_allclose(cold["theta"], paths["SGHMC"]["theta"], rtol=1e-9, atol=1e-12)
-    assert np.abs(cold["theta"][:, -1]).max() <= 0.05  # it goes to the minimum
+    np.testing.assert_allclose(posterior.statistics["acceptance_rate"], moved, atol=2 / 400)
