@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import pickle
-import warnings
-
 import joblib
 import numpy as np
 import pytest
 from _cases import cases
-from test_lda_faults import corpus
+from _topics import SHORT, corpus
 
 from skbayes_sgmcmc import (
     DeepPoissonFactorAnalysis,
     MixingDistance,
-    SamplingWarning,
     skops_trusted_types,
 )
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
 
-SHORT = {"n_draws": 5, "burn_in": 10, "thinning": 1, "doc_sweeps": 3, "random_state": 0}
 NATURAL = {"parametrization": "expanded_natural"}
 KINDS = [
     {},
@@ -31,7 +26,9 @@ KINDS = [
 
 
 def short(n_components=(3, 2), **parameters):
-    return DeepPoissonFactorAnalysis(**({"n_components": n_components} | SHORT | parameters))
+    return DeepPoissonFactorAnalysis(
+        **({"n_components": n_components, "doc_sweeps": 3} | SHORT | parameters)
+    )
 
 
 # parameters ---------------------------------------------------------------------------------------
@@ -88,29 +85,6 @@ def test_parameters_that_are_allowed(parameters):
 # data ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_negative_counts(kind):
-    X = corpus()
-    X[3, 2] = -1
-    with pytest.raises(ValueError, match="Negative values in data passed to X in Deep"):
-        short(**kind).fit(X)
-    dpfa = short(**kind).fit(np.abs(X))
-    with pytest.raises(ValueError, match="Negative values in data"):
-        dpfa.transform(X)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("compiled", [True, False])
-def test_fractional_counts_warn_once(kind, compiled):
-    with pytest.warns(SamplingWarning, match="counts that are not whole") as caught:
-        dpfa = short(compiled=compiled, **kind).fit(corpus() * 0.7)
-    assert len([w for w in caught if "not whole" in str(w.message)]) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert np.isfinite(dpfa.transform(corpus() * 0.7)).all()
-        dpfa.perplexity(corpus() * 0.7)
-
-
 @cases("kind", KINDS)
 @cases("compiled", [True, False])
 def test_empty_documents(kind, compiled):
@@ -128,34 +102,6 @@ def test_empty_documents(kind, compiled):
     np.testing.assert_allclose(theta[[7, -1]], theta[[0, 0]], rtol=1e-14)
     np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(dpfa.transform(X[1:7]), theta[1:7], rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_words_at_all(kind):
-    with pytest.raises(ValueError, match="X has no words: every count is zero"):
-        short(**kind).fit(np.zeros((4, 3)))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_never_seen(kind):
-    X = corpus()
-    X[:, 5] = 0
-    dpfa = short(topic_word_prior=0.5, **kind).fit(X)
-    assert (dpfa.components_[:, 5] > 0).all()
-    X[:, 5] = 2
-    assert np.isfinite(dpfa.perplexity(X))
-
-
-def test_more_topics_than_words():
-    dpfa = short((12, 5)).fit(corpus(n_words=4))
-    assert dpfa.components_.shape == (12, 4)
-    np.testing.assert_allclose(dpfa.components_.sum(axis=1), 1.0, rtol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_document(kind):
-    dpfa = short(**kind).fit(corpus()[:1])
-    np.testing.assert_allclose(dpfa.transform(corpus()[:1]).sum(), 1.0, rtol=1e-6)
 
 
 # draws --------------------------------------------------------------------------------------------
@@ -208,14 +154,6 @@ def test_skops_round_trip():
 # streams, interrupts ------------------------------------------------------------------------------
 
 
-def test_batch_of_another_vocabulary():
-    dpfa = short().partial_fit(corpus())
-    before = dpfa.components_.copy()
-    with pytest.raises(ValueError, match="X has 9 features, but DeepPoissonFactorAnalysis is"):
-        dpfa.partial_fit(corpus(n_words=9))
-    np.testing.assert_array_equal(dpfa.components_, before)
-
-
 def test_chains_of_another_kind_do_not_go_on():
     """A warm fit with other parameters starts anew; a stream refuses."""
     X = corpus()
@@ -227,24 +165,6 @@ def test_chains_of_another_kind_do_not_go_on():
         stream.partial_fit(X)
 
 
-def test_total_samples_smaller_than_the_stream():
-    dpfa = short(total_samples=50)
-    for seed in range(4):
-        dpfa.partial_fit(corpus(seed=seed))
-    assert dpfa._chain_state.memory.rows_seen == 160
-    assert np.isfinite(dpfa.components_).all()
-
-
-def test_nothing_is_kept_of_the_documents():
-    """The saved estimator has the same size after ten times as many documents."""
-    dpfa, sizes = short(n_draws=2, doc_sweeps=1), []
-    for call in range(20):
-        dpfa.partial_fit(corpus(200, seed=call))
-        if call in (1, 19):
-            sizes.append(len(pickle.dumps(dpfa)))
-    assert sizes[1] <= 1.05 * sizes[0]
-
-
 def test_a_stream_goes_on_from_its_file(tmp_path):
     """It ends bit for bit where the stream without a break does; test_lda_faults.py kills one."""
     path, broken, whole = tmp_path / "dpfa.joblib", short(), short()
@@ -254,18 +174,6 @@ def test_a_stream_goes_on_from_its_file(tmp_path):
         whole.partial_fit(corpus(seed=call))
     for name in whole.posterior_.draws:
         np.testing.assert_array_equal(broken.posterior_[name], whole.posterior_[name])
-
-
-def test_checkpoint_goes_on(tmp_path, limits, interrupt_after):
-    """A fit that was interrupted ends bit for bit as one that was not."""
-    limits(chunk_steps=64)  # of the steps below several
-    length = {"burn_in": 100, "n_draws": 50, "thinning": 2, "doc_sweeps": 1}
-    X, resumed = corpus(), short(checkpoint=tmp_path / "fit.npz", **length)
-    whole = short(**length).fit(X)
-    assert "call fit again" in interrupt_after(0.5, resumed, X)
-    resumed.fit(X)
-    for name in whole.posterior_.draws:
-        np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
 
 
 def test_jobs_have_the_draws_of_one_batch():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from _cases import cases
+from _components import SMALL, mixed, small
 from sklearn.datasets import load_iris
 from sklearn.decomposition import FastICA
 from sklearn.model_selection import GridSearchCV
@@ -28,21 +29,6 @@ from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-SMALL = {"n_chains": 2, "n_draws": 20, "burn_in": 40, "thinning": 2, "random_state": 0}
-
-
-def small(**parameters):
-    return BayesianICA(**(SMALL | parameters))
-
-
-def mixed(n=1000, n_peaked=3, n_gaussian=3, seed=0):
-    """Standardised sources of high kurtosis and Gaussian ones, mixed; X and the mixing matrix."""
-    rng = np.random.default_rng(seed)
-    peaked = rng.laplace(size=(n, n_peaked))
-    sources = np.c_[np.sign(peaked) * peaked**2, rng.standard_normal((n, n_gaussian))]
-    mixing = rng.standard_normal((n_peaked + n_gaussian,) * 2)
-    return (sources / sources.std(0)) @ mixing.T + 3.0, mixing
 
 
 def turned(n=600, turns=5, seed=0):

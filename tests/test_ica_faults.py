@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from _cases import cases
+from _components import mixed, small
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
@@ -12,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
-    BayesianICA,
     BayesianLogisticRegression,
     SamplingError,
 )
@@ -22,21 +22,6 @@ from skbayes_sgmcmc.samplers import SGHMC
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-SMALL = {"n_chains": 2, "n_draws": 20, "burn_in": 40, "thinning": 2, "random_state": 0}
-
-
-def small(**parameters):
-    return BayesianICA(**(SMALL | parameters))
-
-
-def mixed(n=1000, n_peaked=3, n_gaussian=3, seed=0):
-    """Standardised sources of high kurtosis and Gaussian ones, mixed; X and the mixing matrix."""
-    rng = np.random.default_rng(seed)
-    peaked = rng.laplace(size=(n, n_peaked))
-    sources = np.c_[np.sign(peaked) * peaked**2, rng.standard_normal((n, n_gaussian))]
-    mixing = rng.standard_normal((n_peaked + n_gaussian,) * 2)
-    return (sources / sources.std(0)) @ mixing.T + 3.0, mixing
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 import runpy
 import signal
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import _seeds
@@ -18,23 +16,16 @@ import pytest
 import scipy.sparse as sp
 from _cases import cases
 from _inside import Interrupt
+from _topics import SHORT, corpus
 
-from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
+from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance
 from skbayes_sgmcmc.samplers import PSGLD
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
 
-SHORT = {"n_draws": 5, "burn_in": 10, "thinning": 1, "random_state": 0}
 HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 ALGORITHMS = [{}, {"parametrization": "expanded_natural"}, {"algorithm": "gibbs"}]
-
-
-def corpus(n_documents=40, n_words=8, seed=0):
-    rng = np.random.default_rng(seed)
-    topics = rng.dirichlet(np.full(n_words, 0.3), size=3)
-    theta = rng.dirichlet(np.full(3, 0.3), size=n_documents)
-    return np.stack([rng.multinomial(20, p @ topics) for p in theta])
 
 
 def short(n_components=3, **parameters):
@@ -91,28 +82,6 @@ def test_natural_parameters_start_at_a_mode_unless_init_says_otherwise():
 # data ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_negative_counts(algorithm):
-    X = corpus()
-    X[3, 2] = -1
-    with pytest.raises(ValueError, match="Negative values in data passed to X in Latent"):
-        short(**algorithm).fit(X)
-    lda = short(**algorithm).fit(np.abs(X))
-    with pytest.raises(ValueError, match="Negative values in data"):
-        lda.transform(X)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_fractional_counts_warn_once(algorithm):
-    with pytest.warns(SamplingWarning, match="counts that are not whole") as caught:
-        lda = short(**algorithm).fit(corpus() * 0.7)
-    assert len([w for w in caught if "not whole" in str(w.message)]) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        lda.transform(corpus() * 0.7)
-        lda.perplexity(corpus() * 0.7)
-
-
 @cases("algorithm", ALGORITHMS)
 @cases("compiled", [True, False])
 def test_empty_documents(algorithm, compiled):
@@ -128,36 +97,6 @@ def test_empty_documents(algorithm, compiled):
     theta = lda.transform(X)
     np.testing.assert_allclose(theta[[0, 7, -1]], 1 / 3, rtol=1e-6)
     np.testing.assert_array_equal(lda.transform(X[1:7]), theta[1:7])
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_no_words_at_all(algorithm):
-    with pytest.raises(ValueError, match="X has no words: every count is zero"):
-        short(**algorithm).fit(np.zeros((4, 3)))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_words_never_seen(algorithm):
-    """They keep a probability, so that documents that have them can be scored."""
-    X = corpus()
-    X[:, 5] = 0
-    lda = short(**algorithm, topic_word_prior=0.5).fit(X)
-    assert (lda.components_[:, 5] > 0).all()
-    X[:, 5] = 2
-    assert np.isfinite(lda.perplexity(X))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_more_topics_than_words(algorithm):
-    lda = short(12, **algorithm).fit(corpus(n_words=4))
-    assert lda.components_.shape == (12, 4)
-    np.testing.assert_allclose(lda.components_.sum(axis=1), 1.0, rtol=1e-5)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_one_document(algorithm):
-    lda = short(**algorithm).fit(corpus()[:1])
-    np.testing.assert_allclose(lda.transform(corpus()[:1]).sum(), 1.0, rtol=1e-6)
 
 
 def test_documents_of_one_word_cannot_be_completed():
@@ -187,14 +126,6 @@ def test_X_is_left_alone():
 # streams ------------------------------------------------------------------------------------------
 
 
-def test_batch_of_another_vocabulary():
-    lda = short().partial_fit(corpus())
-    before = lda.components_.copy()
-    with pytest.raises(ValueError, match="X has 9 features, but LatentDirichletAllocation is"):
-        lda.partial_fit(corpus(n_words=9))
-    np.testing.assert_array_equal(lda.components_, before)
-
-
 def test_chains_of_another_parametrization_do_not_go_on():
     """Natural parameters are no expanded means: a warm fit starts anew, a stream refuses."""
     X = corpus()
@@ -210,15 +141,6 @@ def test_gibbs_takes_no_streams():
     assert not hasattr(short(algorithm="gibbs"), "partial_fit")
 
 
-def test_total_samples_smaller_than_the_stream():
-    """N stays what was said, as where documents come again: the target is theirs at that weight."""
-    lda = short(total_samples=50)
-    for seed in range(4):
-        lda.partial_fit(corpus(seed=seed))
-    assert lda._chain_state.memory.rows_seen == 160
-    assert np.isfinite(lda.components_).all()
-
-
 def test_steps_of_a_stream_fall_slowly():
     """As (documents seen)^-0.6 once that is below the step of a fit, with a floor where N is given.
 
@@ -230,16 +152,6 @@ def test_steps_of_a_stream_fall_slowly():
         steps[call] = lda.step_size_
     assert steps[2] == steps[10]
     assert steps[100] / steps[50] == pytest.approx(2.0**-0.6)
-
-
-def test_nothing_is_kept_of_the_documents():
-    """The saved estimator has the same size after ten times as many documents."""
-    lda, sizes = short(n_draws=4), []
-    for call in range(40):
-        lda.partial_fit(corpus(400, seed=call))
-        if call in (3, 39):
-            sizes.append(len(pickle.dumps(lda)))
-    assert sizes[1] <= 1.05 * sizes[0]
 
 
 def stream_and_save(path, stop):
@@ -284,18 +196,6 @@ def test_killed_in_mid_stream(tmp_path):
     resumed = stream_and_save(path, stop=None)
     whole = stream_and_save(str(tmp_path / "whole.joblib"), stop=None)
     np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
-
-
-def test_checkpoint_goes_on(tmp_path, limits, interrupt_after):
-    """A fit that was interrupted ends bit for bit as one that was not."""
-    limits(chunk_steps=64)  # of the steps below several
-    length = {"burn_in": 100, "n_draws": 50, "thinning": 4}
-    X, resumed = corpus(), short(checkpoint=tmp_path / "fit.npz", **length)
-    whole = short(**length).fit(X)
-    assert "call fit again" in interrupt_after(0.5, resumed, X)
-    resumed.fit(X)
-    for name in whole.posterior_.draws:
-        np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
 
 
 # chains -------------------------------------------------------------------------------------------

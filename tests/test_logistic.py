@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.special
 from _cases import cases
+from _logistic import ROUNDING, assert_same_draws, small
 from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression
@@ -24,13 +25,6 @@ from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-ROUNDING = 1e-8
-SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
-
-
-def small(**parameters):
-    return BayesianLogisticRegression(**(SMALL | parameters))
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +40,6 @@ def iris():
 @pytest.fixture(scope="module")
 def fitted(iris):
     return BayesianLogisticRegression(n_draws=200, n_chains=2, random_state=0).fit(*iris)
-
-
-def assert_same_draws(a, b, atol=ROUNDING):
-    for name in ("coef", "intercept"):
-        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0, atol=atol)
 
 
 # what draws mean ----------------------------------------------------------------------------------

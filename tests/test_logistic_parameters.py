@@ -6,6 +6,7 @@ import joblib
 import numpy as np
 import pytest
 import sklearn
+from _logistic import assert_same_draws, small
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.linear_model import LogisticRegression
@@ -19,14 +20,6 @@ from skbayes_sgmcmc.schedules import BlockDecay, Cyclical, Exponential, MultiSte
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-ROUNDING = 1e-8
-
-SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
-
-
-def small(**parameters):
-    return BayesianLogisticRegression(**(SMALL | parameters))
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +35,6 @@ def iris():
 @pytest.fixture(scope="module")
 def fitted(iris):
     return BayesianLogisticRegression(n_draws=200, n_chains=2, random_state=0).fit(*iris)
-
-
-def assert_same_draws(a, b, atol=ROUNDING):
-    for name in ("coef", "intercept"):
-        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0, atol=atol)
 
 
 # parameters, searches, routing --------------------------------------------------------------------

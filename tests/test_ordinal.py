@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +16,7 @@ import scipy.optimize
 import scipy.sparse as sp
 import scipy.stats
 import torch
+from _ordinal import TINY, grades, tiny_fits
 from scipy.special import expit, logit
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -29,19 +29,6 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc.inspection import ReliabilityDisplay
 from skbayes_sgmcmc.models.ordinal import CumulativeLogit, log_probabilities
-
-REFERENCES = Path(__file__).parent / "data" / "reference_ordinal.npz"
-#: budgets too small to mix, on purpose, where draws are only compared with other draws
-TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
-tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-
-def grades(n=150, cuts=(-1.5, -0.5, 0.5, 2.0), seed=0, slope=1.0):
-    """Rows of two features, and classes 0, 1, ... divided by cut points."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, 2))
-    return X, np.digitize(slope * (X @ [1.0, -0.7]) + rng.logistic(size=n), cuts)
-
 
 # densities ----------------------------------------------------------------------------------------
 

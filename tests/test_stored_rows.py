@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _stored import N, P, Table, problem
 from sklearn.base import clone
 
 from skbayes_sgmcmc import (
@@ -23,31 +24,8 @@ from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.scaling import center_and_scale, shared_scale
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign, make_design
 
-N, P = 2001, 5  # rows that no size of a block divides
 RUN = {"n_chains": 2, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-
-class Table:
-    """A file that only knows slices, as the least of what h5py, zarr and dask offer."""
-
-    def __init__(self, values, chunk=None):
-        self.values, self.shape, self.dtype = values, values.shape, values.dtype
-        self.asked = []
-        if chunk is not None:
-            self.chunks = (chunk, values.shape[1])
-
-    def __getitem__(self, chosen):
-        assert isinstance(chosen, slice) and chosen.step is None
-        self.asked.append((chosen.start, chosen.stop))
-        return self.values[chosen].copy()
-
-
-def problem(n=N, p=P, dtype=np.float32, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p)).astype(dtype)
-    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-X @ np.linspace(-1.0, 1.0, p) - 0.5))).astype(int)
-    return X, y
 
 
 @pytest.fixture

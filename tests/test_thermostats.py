@@ -70,7 +70,7 @@ def test_thermostat_steps_are_the_papers(kind, integrator, mass):
         np.testing.assert_allclose(state["a"], a, rtol=1e-10, atol=1e-13)
 
 
-# chains ------------------------------------------------------------------------------------------
+# chains -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.statistical

@@ -5,12 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def add_at(out: Tensor, index: Tensor, terms: Tensor, scale: float = 1.0) -> Tensor:
-    """Add ``scale * terms[i]`` to ``out[index[i]]`` for all i, in place, in a fixed order.
+def add_at(out: Tensor, index: Tensor, terms: Tensor) -> Tensor:
+    """Add ``terms[i]`` to ``out[index[i]]`` for all i, in place, in a fixed order.
 
     CUDA's ``index_add_`` and ``scatter_add_`` add in the order of arrival of its threads, which
     changes the last bits from run to run. ``index_put_`` sorts the indices first.
     """
     if out.device.type == "cpu":
-        return out.index_add_(0, index, terms, alpha=scale)
-    return out.index_put_((index,), terms if scale == 1.0 else scale * terms, accumulate=True)
+        return out.index_add_(0, index, terms)
+    return out.index_put_((index,), terms, accumulate=True)
