@@ -391,7 +391,7 @@ def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
 def test_mala_counts_its_acceptance():
     """The reported rate is the fraction of the kept steps (thinning 1) that moved."""
     target = Gaussian(np.ones((1, 1)))
-    posterior = run_engine("mala", "metropolis", target, 1.5, n_chains=3, n_draws=400, burn_in=50)
+    posterior = run_engine("mala", "metropolis", target, 1.5, n_chains=3, n_draws=400, burn_in=200)
     theta = posterior["theta"][:, :, 0]
     moved = (np.diff(theta, axis=1) != 0).mean(1)
     # the first kept step's move cannot be seen in the draws
