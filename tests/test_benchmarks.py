@@ -354,7 +354,9 @@ def test_scores_of_one_normal(worker):
     y = mean + sd * rng.normal(size=2000)
     found, z = worker.NormalMixture(mean, sd), (y - mean) / sd
     assert_allclose(found.log_density(y), stats.norm.logpdf(y, mean, sd))
-    assert (found.covered(y, 0.9) == (np.abs(z) <= stats.norm.ppf(0.95))).all()
+    low, high = found.interval(0.9)
+    assert_allclose(high, found.mean + stats.norm.ppf(0.95) * found.sd)
+    assert_allclose(low, found.mean - stats.norm.ppf(0.95) * found.sd)
     exact = sd * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
     assert abs((worker.crps(found.draws(1000, rng), y) - exact).mean()) < 0.003
 
@@ -362,14 +364,14 @@ def test_scores_of_one_normal(worker):
 def test_scores_of_a_mixture(worker):
     """Two normals far apart: the density between them, and draws from each of them alike.
 
-    The coverage counts the middle, where the cdf is 1/2, and not what is beyond both.
+    The interval holds the middle, where the cdf is 1/2, and ends within the outer tails.
     """
     found = worker.NormalMixture([[-5.0], [5.0]], [[1.0], [1.0]])
     assert_allclose(found.log_density(np.array([5.0])), np.log(0.5 * stats.norm.pdf(0.0)))
     assert_allclose(found.mean, 0.0)
     assert_allclose(found.sd, np.sqrt(26.0))
-    assert found.covered(np.array([0.0]), 0.9).all()
-    assert not found.covered(np.array([7.0]), 0.9).any()
+    end = 5.0 + stats.norm.ppf(0.9)  # a twentieth of the mass is beyond it
+    assert_allclose(found.interval(0.9), [[-end], [end]])
     for n in (1000, 2):
         assert (found.draws(n, np.random.default_rng(0)) > 0.0).mean() == 0.5
 

@@ -57,9 +57,8 @@ class Ours:
     def log_density(self, y):
         return self.model.predict_log_density(self.X, y)
 
-    def covered(self, y, level):
-        low, high = self.model.predict_interval(self.X, coverage=level).T
-        return (low <= y) & (y <= high)
+    def interval(self, level):
+        return self.model.predict_interval(self.X, coverage=level).T
 
     def draws(self, n, rng):
         return self.model.sample_y(self.X, n, random_state=int(rng.integers(2**31))).T
@@ -104,6 +103,32 @@ def bde_classification(X, y, seed, **options):
 
 
 # scikit-learn
+
+
+def linear_regression(X, y, seed):
+    """Ridge regression; sigma is the RMSE on a held-out tenth of a fit to the others."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 30)))
+    return normal_by_held_out(model, X, y, seed)
+
+
+def linear_classification(X, y, seed):
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = LogisticRegressionCV(
+        Cs=np.logspace(-4, 1, 8),
+        scoring="neg_log_loss",
+        max_iter=300,
+        l1_ratios=(0.0,),
+        use_legacy_attributes=False,
+    )
+    model = make_pipeline(StandardScaler(), model).fit(X, y)
+    return lambda X: bounded(model.predict_proba(X))
 
 
 def mlp_regression(X, y, seed, **options):

@@ -1,10 +1,10 @@
-"""Runs the fits of ``tabular.py``, each in a process of its own.
+"""Runs the fits of ``_tabular_run.py``, each in a process of its own.
 
 Each line of the input is a JSON object: the file of the data, the module and function that fits,
 its options, the seed, and the files for predictions and costs. The libraries are imported, and a
 forked process fits, predicts, measures and ends. The answer is its exit status. This file needs
-only numpy, scipy and scikit-learn, so that it runs in environments that have a peer but not this
-package.
+only numpy, scipy and scikit-learn, and pandas for frames, so that it runs in environments that have
+a peer but not this package.
 
 A function ``fit(X, y, seed, **options)`` returns ``predict(X)``. In classification that gives
 probabilities (rows, classes), in regression an object with the methods of ``NormalMixture``.
@@ -43,10 +43,16 @@ class NormalMixture:
         each = -0.5 * z**2 - np.log(self.sds) - 0.5 * np.log(2.0 * np.pi)
         return logsumexp(each, axis=0) - np.log(len(each))
 
-    def covered(self, y, level):
-        """Whether y lies in the central interval."""
-        p = ndtr((y - self.means) / self.sds).mean(axis=0)
-        return np.abs(p - 0.5) <= level / 2.0
+    def interval(self, level):
+        """Ends of the central interval of each row, shape (2, rows), by bisection."""
+        p = np.array([[0.5 - level / 2.0], [0.5 + level / 2.0]])
+        low = np.broadcast_to((self.means - 8.0 * self.sds).min(axis=0), (2, self.mean.size))
+        high = np.broadcast_to((self.means + 8.0 * self.sds).max(axis=0), (2, self.mean.size))
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            below = ndtr((middle[:, None] - self.means) / self.sds).mean(axis=1) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
 
     def draws(self, n, rng):
         """Draws of shape (n, rows), as many of each normal as of the others, or one more."""
@@ -79,11 +85,21 @@ def peak_megabytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
+def part_of(path, name):
+    """An array of the file, or a frame that is stored beside it."""
+    beside = f"{path}.{name}"
+    if os.path.exists(beside):
+        import pandas as pd
+
+        return pd.read_parquet(beside)
+    with np.load(path) as data:
+        return data[name]
+
+
 def fit_one(request):
     """Fit and predict; writes what is needed for the scores, and the costs."""
     fit = getattr(importlib.import_module(request["module"]), request["function"])
-    with np.load(request["data"]) as data:
-        X, y, X_test, y_test = (data[key] for key in ("X", "y", "X_test", "y_test"))
+    X, y, X_test, y_test = (part_of(request["data"], key) for key in ("X", "y", "X_test", "y_test"))
     start = processor_seconds()
     predict = fit(X, y, request["seed"], **request["options"])
     fitted = processor_seconds()
@@ -93,7 +109,7 @@ def fit_one(request):
     if request["task"] == "regression":
         draws = found.draws(N_DRAWS, np.random.default_rng(request["seed"]))
         found = {"mean": found.mean, "sd": found.sd, "log_density": found.log_density(y_test),
-                 "covered": found.covered(y_test, LEVEL), "crps": crps(draws, y_test)}  # fmt: skip
+                 "interval": found.interval(LEVEL), "crps": crps(draws, y_test)}  # fmt: skip
     else:
         found = {"proba": found}
     np.savez(request["out"], **found)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from _common import markdown_table, parse_args, write_results
 from _tabular_data import A9A_ROWS, CLASSIFICATION, FRIEDMAN_ROWS, UNSEEN
-from tabular import fill
+from _tabular_run import fill
+from tabular import BENCHMARK
 
 KEYS = ("ours", "ours_full")
 BODY = """{table}
@@ -79,7 +80,7 @@ def main():
     args.bde_python = None
     seen = ("iris",) if args.quick else CLASSIFICATION
     unseen = ("moons",) if args.quick else tuple(UNSEEN)
-    results, _, _ = fill(args, KEYS, (*seen, *unseen), args.seeds)
+    results, _, _ = fill(args, BENCHMARK, KEYS, (*seen, *unseen), args.seeds)
     lines, seconds = [], {key: 0.0 for key in KEYS}
     found = differences(results, (*seen, *unseen))
     for name, away in found.items():

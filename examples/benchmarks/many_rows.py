@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from _common import markdown_table, parse_args, write_results
 from _tabular_data import A9A_ROWS, FRIEDMAN_ROWS, MANY_SETS, task_of
-from tabular import METHODS, fill
+from _tabular_run import fill
+from tabular import BENCHMARK, METHODS
 
 KEYS = ("ours", "ours_psgld", "ensemble5", "mlp", "xgboost")
 BODY = """{tables}
@@ -51,7 +52,7 @@ def main():
     constants = {"a9a_rows": A9A_ROWS, "friedman_rows": FRIEDMAN_ROWS}
     args = parse_args(__doc__, 2, 1, runs="many_rows", constants=constants, more=more)
     args.sets, args.bde_python = MANY_SETS, None
-    results, missing, failed = fill(args, args.methods, args.sets, args.seeds)
+    results, missing, failed = fill(args, BENCHMARK, args.methods, args.sets, args.seeds)
     left_out = [METHODS[key].label for key in missing] + failed
     words = f"Left out: {', '.join(left_out)}." if left_out else ""
     tables = "\n\n".join(table_of(results, name, args.methods) for name in MANY_SETS)

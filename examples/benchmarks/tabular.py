@@ -12,27 +12,11 @@ The libraries of the peers are in requirements-peers.txt. A method whose library
 is left out. bde is best in an environment of its own, whose interpreter is ``--bde-python``.
 """
 
-import functools
 import json
-import os
-import subprocess
-import sys
-import tempfile
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
 import torch
-from _common import (
-    SHORT_CHAINS,
-    error_rate,
-    expected_calibration_error,
-    finished,
-    nll,
-    parse_args,
-    write_results,
-)
+from _common import SHORT_CHAINS, parse_args, write_results
 from _records import read_records
 from _tabular_data import (
     A9A_ROWS,
@@ -46,9 +30,7 @@ from _tabular_data import (
     task_of,
 )
 from _tabular_page import compose
-from _tabular_worker import MISSING
-
-from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from _tabular_run import Benchmark, Method, fill
 
 #: arguments of our estimators in the row "larger budget"
 LARGER = {
@@ -79,20 +61,8 @@ EARLY = {"early_stopping_rounds": 50}
 NGBOOST = {"n_estimators": 1000, "learning_rate": 0.03, **EARLY}
 
 
-class Method(NamedTuple):
-    """A row: its name, the module of its functions and their prefix, options and libraries."""
-
-    label: str
-    module: str
-    function: str
-    options: dict
-    short: dict
-    library: str | None  # what is imported before the time is taken
-    packages: tuple = ("scikit-learn",)
-
-
 OWN = "skbayes_sgmcmc", ("skbayes-sgmcmc", "torch")
-BDE = "bde", ("sklearn-contrib-bde", "jax", "blackjax")
+BDE = "bde", ("sklearn-contrib-bde", "jax", "blackjax"), "bde_python"
 PEERS, NETWORKS = "_tabular_peers", "_tabular_networks"
 TORCH = "torch", ("torch",)
 METHODS = {
@@ -147,147 +117,7 @@ ONLY = {
 #: sets on which ours and one MLP are so close that more seeds decide
 MANY_SEEDS, CLOSE = 20, ("digits",)
 QUICK_SETS = ("airfoil", "yacht", "iris")
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NPROC",
-     "PJRT_NPROC"), "1",
-) | {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "JAX_PLATFORMS": "cpu"}  # fmt: skip
-
-
-def options_of(method, task, short):
-    options = method.options.get(task, method.options)
-    return options | (method.short if short else {})
-
-
-def settings_of(key, name, seed, short):
-    """What the numbers of a fit depend on; of our estimators all parameters, defaults too."""
-    task = task_of(name)
-    options = options_of(METHODS[key], task, short)
-    if METHODS[key].function == "ours":
-        kind = BayesianMLPRegressor if task == "regression" else BayesianMLPClassifier
-        options = kind(**options).get_params()
-    return {"set": name, "method": key, "seed": seed, "options": options}
-
-
-class MissingLibraryError(Exception):
-    """A method cannot run here."""
-
-
-class Worker:
-    """A process that has imported a library and runs each fit in a copy of itself."""
-
-    def __init__(self, python):
-        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  - lives as long as the process
-        self.process = subprocess.Popen(
-            [str(python), str(Path(__file__).with_name("_tabular_worker.py"))],
-            env=os.environ | ONE_THREAD,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.log,
-            text=True,
-        )
-
-    def run(self, request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline().strip()
-        if answer != "0":
-            missing = not answer and self.close() == MISSING
-            self.log.seek(0)
-            raise (MissingLibraryError if missing else RuntimeError)(
-                self.log.read()[-2000:].strip()
-            )
-
-    def close(self):
-        self.process.stdin.close()
-        return self.process.wait()
-
-
-@functools.cache
-def shared_worker(python, _library):
-    return Worker(python)
-
-
-def run(args, key, name, seed):
-    """The scores and costs of one fit, in another process."""
-    method, task = METHODS[key], task_of(name)
-    X, y, X_test, y_test = load_split(name, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = {"data": f"{folder}/data.npz", "out": f"{folder}/out.npz",
-                 "costs": f"{folder}/costs.json"}  # fmt: skip
-        np.savez(paths["data"], X=X, y=y, X_test=X_test, y_test=y_test)
-        request = paths | {
-            "task": task,
-            "module": method.module,
-            "function": f"{method.function}_{task}",
-            "library": method.library,
-            "packages": method.packages,
-            "options": options_of(method, task, args.short),
-            "seed": seed,
-        }
-        if method.library == "bde":  # JAX has threads, which do not survive a fork
-            worker = Worker(args.bde_python or sys.executable)
-            worker.run(request)
-            worker.close()
-        else:
-            shared_worker(sys.executable, method.library).run(request)
-        costs = json.loads(Path(paths["costs"]).read_text())
-        with np.load(paths["out"]) as data:
-            found = dict(data)
-    scores = regression_scores if task == "regression" else class_scores
-    seconds = costs["fit_s"] + costs["predict_s"]
-    return scores(found, y_test) | costs | {"seconds": seconds}
-
-
-def regression_scores(found, y):
-    """``nll`` is that of the predictive density, ``nll_normal`` that of N(mean, sd)."""
-    error = y - found["mean"]
-    sd = found["sd"]
-    normal = 0.5 * (error / sd) ** 2 + np.log(sd) + 0.5 * np.log(2.0 * np.pi)
-    return {
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "nll": float(-found["log_density"].mean()),
-        "nll_normal": float(normal.mean()),
-        "crps": float(found["crps"].mean()),
-        "coverage": float(found["covered"].mean()),
-    }
-
-
-def class_scores(found, y):
-    """``brier`` is the sum of squares over the classes, from 0 to 2."""
-    proba = found["proba"]
-    hit = np.eye(proba.shape[1])[y]
-    return {
-        "error": error_rate(y, proba),
-        "nll": nll(y, proba),
-        "brier": float(((proba - hit) ** 2).sum(axis=1).mean()),
-        "ece": expected_calibration_error(y, proba),
-    }
-
-
-def fill(args, methods, sets, seeds):
-    """The numbers of all fits that are stored or can be run: {(method, set): {seed: numbers}}."""
-    results, missing, failed = {}, {}, []
-    for seed in seeds:
-        for name in sets:
-            for key in methods:
-                if key in missing or name not in ONLY.get(key, (name,)):
-                    continue
-                settings = settings_of(key, name, seed, args.short)
-                one = partial(run, args, key, name, seed)
-                try:
-                    found = finished(args, f"{name}-{key}-{seed}", one, **settings)
-                except MissingLibraryError as error:
-                    missing[key] = str(error)
-                    print(f"{METHODS[key].label} is left out: {error}", flush=True)
-                    continue
-                except RuntimeError as error:  # the others may be well
-                    shared_worker.cache_clear()
-                    failed.append(f"{key} on {name}, seed {seed}")
-                    print(f"{failed[-1]}: {error}", flush=True)
-                    continue
-                if found is not None:
-                    results.setdefault((key, name), {})[seed] = found
-    return results, missing, failed
+BENCHMARK = Benchmark(METHODS, ONLY, load_split, task_of)
 
 
 def forget(path, methods):
@@ -317,11 +147,11 @@ def main():
     args.sets = args.sets or (QUICK_SETS if args.quick else (*SETS, *PUBLISHED_SPLITS))
     if args.forget and args.runs.exists():
         forget(args.runs, args.forget)
-    results, missing, failed = fill(args, args.methods, args.sets, args.seeds)
+    results, missing, failed = fill(args, BENCHMARK, args.methods, args.sets, args.seeds)
     close = {}
     if {"ours", "mlp"} <= set(args.methods) and not args.short:
         names = [name for name in CLOSE if name in args.sets]
-        close, _, _ = fill(args, ("ours", "mlp"), names, range(MANY_SEEDS))
+        close, _, _ = fill(args, BENCHMARK, ("ours", "mlp"), names, range(MANY_SEEDS))
     title = "Small tables: untuned networks and their peers"
     body, figures = compose(args, results, missing, failed, METHODS, ONLY, close)
     write_results(args, "tabular", title, body, figures)

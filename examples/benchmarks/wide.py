@@ -14,11 +14,14 @@ from functools import partial
 import numpy as np
 import torch
 from _common import error_rate, finished, markdown_table, nll, parse_args, write_results
-from _tabular_peers import bounded, normal_by_held_out, ours_classification, ours_regression
+from _tabular_peers import (
+    bounded,
+    linear_classification,
+    linear_regression,
+    ours_classification,
+    ours_regression,
+)
 from _wide_data import CHOOSING, REGRESSION, REPORTING, is_regression, load_wide, random_table
-from sklearn.linear_model import LogisticRegressionCV, RidgeCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import BayesianMLPRegressor
 
@@ -39,23 +42,6 @@ hashed pairs of bins, and counts of the most frequent words. The first list was 
 defaults, the second was not.
 
 {random}"""
-
-
-def linear_regression(X, y, seed):
-    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-2, 5, 30)))
-    return normal_by_held_out(model, X, y, seed)
-
-
-def linear_classification(X, y, seed):
-    model = LogisticRegressionCV(
-        Cs=np.logspace(-4, 1, 8),
-        scoring="neg_log_loss",
-        max_iter=300,
-        l1_ratios=(0.0,),
-        use_legacy_attributes=False,
-    )
-    model = make_pipeline(StandardScaler(), model).fit(X, y)
-    return lambda X: bounded(model.predict_proba(X))
 
 
 def scores(args, method, regression, table, seed):
