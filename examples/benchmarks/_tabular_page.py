@@ -14,7 +14,7 @@ from _tabular_data import (
     REGRESSION,
     SETS,
 )
-from scipy.stats import friedmanchisquare, rankdata, studentized_range
+from _tabular_ranks import critical_difference, draw_ranks, mean_ranks, set_ranks
 
 #: score: its heading, factor, digits, and whether the lowest is the best
 SCORES = {
@@ -162,9 +162,10 @@ def compose(args, results, missing, failed, methods, only, close):
     figures, words, ranks = [], "Too few methods or sets for ranks.", {}
     if len(complete) > 2 and len(sets) > 1:
         ranks = {score: mean_ranks(results, complete, sets, score) for score in ("nll", None)}
-        distance, p = critical_difference(results, complete, sets)
+        distance, p = critical_difference(set_ranks(results, complete, sets, "nll"))
         labels = [methods[key].label for key in complete]
-        figure = rank_figure(labels, ranks["nll"], distance)
+        figure, (ax,) = new_figure(1, width=7.0, height=0.6 + 0.24 * len(labels))
+        draw_ranks(ax, labels, ranks["nll"], distance, "mean rank by NLL")
         caption = (
             f"Mean ranks by NLL over {len(sets)} sets (1 is best). Methods joined by a bar do "
             f"not differ at the 5% level by Nemenyi's test (critical difference {distance:.2f}; "
@@ -218,57 +219,6 @@ def description(key, methods):
 
 def values_of(results, key, name, score):
     return [numbers[score] for numbers in results.get((key, name), {}).values()]
-
-
-def mean_ranks(results, methods, sets, score):
-    """Ranks (methods,), averaged over sets; the score None is the RMSE or the error."""
-    return set_ranks(results, methods, sets, score).mean(axis=0)
-
-
-def set_ranks(results, methods, sets, score):
-    """Ranks (sets, methods). Methods whose predictions are not numbers on a set are last there."""
-    rows = []
-    for name in sets:
-        column = score or ("rmse" if name in REGRESSION else "error")
-        seeds = set.intersection(*(set(results[key, name]) for key in methods))
-        # no seed in common: all that there are
-        means = [
-            np.mean([run[column] for seed, run in results[key, name].items()
-                     if seed in seeds or not seeds])
-            for key in methods
-        ]  # fmt: skip
-        rows.append(rankdata(np.nan_to_num(means, nan=np.inf, posinf=np.inf)))
-    return np.array(rows)
-
-
-def critical_difference(results, methods, sets):
-    """Nemenyi's critical difference at the 5% level, and the p-value of Friedman's test."""
-    ranks = set_ranks(results, methods, sets, "nll")
-    n, k = ranks.shape
-    quantile = studentized_range.ppf(0.95, k, np.inf) / math.sqrt(2.0)
-    return quantile * math.sqrt(k * (k + 1) / (6.0 * n)), friedmanchisquare(*ranks.T).pvalue
-
-
-def rank_figure(labels, ranks, distance):
-    """Names beside their mean ranks, and a bar over each group within the critical difference."""
-    order = np.argsort(ranks)
-    sorted_ranks = ranks[order]
-    figure, (ax,) = new_figure(1, width=7.0, height=0.6 + 0.24 * len(labels))
-    places = np.arange(len(labels))
-    ax.plot(sorted_ranks, places, "o", color="C0")
-    for place, (rank, which) in enumerate(zip(sorted_ranks, order, strict=True)):
-        ax.annotate(labels[which], (rank, place), (8, 0), textcoords="offset points", va="center",
-                    fontsize=9)  # fmt: skip
-    last = -1
-    for first, rank in enumerate(sorted_ranks):
-        end = int(np.flatnonzero(sorted_ranks <= rank + distance)[-1])
-        if end > max(last, first):  # no part of an earlier bar
-            ax.plot([rank - 0.25] * 2, [first, end], color="0.6", linewidth=3)
-            last = end
-    ax.set(xlabel="mean rank by NLL", yticks=[], xlim=(0.5, len(labels) + 2.5))
-    ax.spines["left"].set_visible(False)
-    ax.invert_yaxis()
-    return figure
 
 
 def summary(results, rows, complete, ranks, sets, methods):
@@ -433,13 +383,7 @@ def score_table(results, rows, names, methods, score, factor, digits, best):
 
 def gaps(results, rows, sets, missing, failed, methods, only, chosen):
     """What is not in the tables, and the versions of what is."""
-    versions = {}
-    for runs in results.values():
-        for numbers in runs.values():
-            for package, found in numbers["versions"].items():
-                versions.setdefault(package, set()).add(release_of(found))
-    known = (f"{name} {', '.join(sorted(found))}" for name, found in sorted(versions.items()))
-    words = [f"Versions: {'; '.join(known)}."]
+    words = [versions_of(results)]
     if missing:
         words.append(f"Not installed: {', '.join(methods[key].label for key in missing)}.")
     absent = []
@@ -455,3 +399,14 @@ def gaps(results, rows, sets, missing, failed, methods, only, chosen):
     if failed:
         words.append(f"Failed: {'; '.join(failed)}.")
     return " ".join(words)
+
+
+def versions_of(results):
+    """A sentence on the libraries of all runs."""
+    versions = {}
+    for runs in results.values():
+        for numbers in runs.values():
+            for package, found in numbers["versions"].items():
+                versions.setdefault(package, set()).add(release_of(found))
+    known = (f"{name} {', '.join(sorted(found))}" for name, found in sorted(versions.items()))
+    return f"Versions: {'; '.join(known)}."
