@@ -141,16 +141,18 @@ def lightgbm_classification(X, y, seed, rounds, **options):
     return lambda X: bounded(model.predict_proba(prepare(X)))
 
 
-def catboost_regression(X, y, seed, **options):
-    """The total uncertainty of ten virtual ensembles is the variance of a normal."""
+def catboost_regression(X, y, seed, loss_function="RMSEWithUncertainty", **options):
+    """With RMSEWithUncertainty, ten virtual ensembles give the variance; else it is constant."""
     from catboost import CatBoostRegressor
 
     columns = Columns(X)
     X, y, X_few, y_few = held_out_tenth(columns.texts(X), y, seed, False)
     model = CatBoostRegressor(
-        random_seed=seed, loss_function="RMSEWithUncertainty", cat_features=list(columns.levels),
+        random_seed=seed, loss_function=loss_function, cat_features=list(columns.levels),
         **CATBOOST, **options,
     ).fit(X, y, eval_set=(X_few, y_few))  # fmt: skip
+    if loss_function == "RMSE":
+        return points_and_held_out(model, X_few, y_few, columns.texts)
 
     def predict(X):
         found = model.virtual_ensembles_predict(
