@@ -376,6 +376,44 @@ def test_scores_of_a_mixture(worker):
         assert (found.draws(n, np.random.default_rng(0)) > 0.0).mean() == 0.5
 
 
+def test_frames_reach_another_process_as_they_are(monkeypatch, worker, tmp_path):
+    """Categories, texts, booleans and gaps; the peers would see other tables else."""
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _mixed_data
+    import _tabular_run
+
+    X, y = _mixed_data.load("made_regression")
+    path = str(tmp_path / "data.npz")
+    _tabular_run.store(path, X=X, y=y)
+    pd.testing.assert_frame_equal(worker.part_of(path, "X"), X)
+    assert (worker.part_of(path, "y") == y).all()
+
+
+def test_levels_that_the_training_rows_lack_are_missing_for_peers(monkeypatch):
+    pd = pytest.importorskip("pandas")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _mixed_peers
+
+    train = pd.DataFrame({"a": ["x", "y", None], "b": [1.0, np.nan, 3.0], "c": [True, False, True]})
+    columns = _mixed_peers.Columns(train)
+    test = pd.DataFrame({"a": ["y", "z"], "b": [np.nan, 2.0], "c": [True, True]})
+    assert columns.categories(test)["a"].tolist()[0] == "y"
+    assert columns.categories(test)["a"].isna().tolist() == [False, True]
+    assert columns.texts(test)["a"].tolist() == ["y", _mixed_peers.MISSING]
+    filled = columns.without_gaps(test, _mixed_peers.gaps(train))
+    assert filled["b"].tolist() == [2.0, 2.0]
+    assert filled["b is missing"].tolist() == [1.0, 0.0]
+
+
+def test_p_values_are_corrected_for_their_number(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from _tabular_ranks import holm
+
+    assert_allclose(holm([0.01, 0.04, 0.03, 0.5]), [0.04, 0.09, 0.09, 0.5])
+
+
 # pages
 
 

@@ -12,6 +12,7 @@ from _tabular_ranks import (
     mean_ranks,
     set_ranks,
     shared_means,
+    wilcoxon_p,
 )
 
 OURS, LINEAR = "ours", "linear"
@@ -149,7 +150,7 @@ def rank_words(args, results, complete, sets, labels):
     scores += [(score, part["regression"]) for score in ("crps", "interval")]
     means = [mean_ranks(results, complete, names, score) if names else np.full(len(complete), 0.0)
              for score, names in scores]  # fmt: skip
-    p = [dict(zip(others, holm(results, OURS, others, sets, score), strict=True))
+    p = [dict(zip(others, holm(wilcoxon_p(results, OURS, others, sets, score)), strict=True))
          for score in kinds]  # fmt: skip
     lines = []
     for i, key in enumerate(complete):

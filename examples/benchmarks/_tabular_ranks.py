@@ -42,8 +42,8 @@ def critical_difference(ranks):
     return quantile * math.sqrt(k * (k + 1) / (6.0 * n)), friedmanchisquare(*ranks.T).pvalue
 
 
-def holm(results, first, others, sets, score):
-    """Wilcoxon's p-values of ``first`` against each of the others, corrected by Holm's method.
+def wilcoxon_p(results, first, others, sets, score):
+    """p-values of Wilcoxon's test of ``first`` against each of the others, over sets.
 
     Differences are those of the logarithm for errors, whose units differ between sets.
     """
@@ -51,11 +51,15 @@ def holm(results, first, others, sets, score):
     for key in others:
         pairs = np.array([shared_means(results, (first, key), name, score) for name in sets])
         values = np.log(np.maximum(pairs, 1e-6)) if score is None else pairs
-        p.append(
-            wilcoxon(values[:, 0], values[:, 1]).pvalue if np.ptp(pairs, axis=1).any() else 1.0
-        )
+        differ = np.ptp(pairs, axis=1).any()
+        p.append(wilcoxon(values[:, 0], values[:, 1]).pvalue if differ else 1.0)
+    return np.array(p)
+
+
+def holm(p):
+    """p-values corrected for their number by Holm's method."""
     order = np.argsort(p)
-    steps = np.sort(p) * np.arange(len(p), 0, -1)
+    steps = np.asarray(p)[order] * np.arange(len(p), 0, -1)
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return corrected

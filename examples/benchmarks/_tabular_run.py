@@ -136,10 +136,10 @@ def run(args, benchmark, key, name, seed):
 
 def store(path, **parts):
     """Arrays in one file; frames, with their types, in files beside it."""
-    frames = {name: part for name, part in parts.items() if hasattr(part, "to_parquet")}
+    frames = {name: part for name, part in parts.items() if hasattr(part, "to_feather")}
     np.savez(path, **{name: part for name, part in parts.items() if name not in frames})
     for name, frame in frames.items():
-        frame.to_parquet(f"{path}.{name}", index=False)
+        frame.reset_index(drop=True).to_feather(f"{path}.{name}")
 
 
 def regression_scores(found, y):

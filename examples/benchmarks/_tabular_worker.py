@@ -91,7 +91,7 @@ def part_of(path, name):
     if os.path.exists(beside):
         import pandas as pd
 
-        return pd.read_parquet(beside)
+        return pd.read_feather(beside)
     with np.load(path) as data:
         return data[name]
 
