@@ -221,12 +221,13 @@ def distance_table(results, distances, labels):
             *(f"{100 * (found[kind] - 1):+.1f}" for kind in ("peers", "linear")), cover,
             f"{np.mean([run['seconds'] for run in runs]):.0f}", len(runs),
         ])  # fmt: skip
-    header = ["table", "for", "our RMSE or error", "best of four", "ours above it, %",
+    header = ["table", "for", "our RMSE or error", "best peer", "ours above it, %",
               "ours above linear, %", "coverage", "core-seconds", "seeds"]  # fmt: skip
     return (
-        "**Ours by RMSE or error** above the best of CatBoost, XGBoost, RealMLP and TabM where "
-        "they have run, and above the linear model; negative where ours is lower.\n\n"
-        + markdown_table(header, lines)
+        "**Ours by RMSE or error** above the best of CatBoost (either loss), XGBoost, RealMLP and "
+        "TabM, of those that have run, and above the linear model; negative where ours is lower. "
+        "By chance alone, an error of 0.1 and a coverage of 0.9 on the 200 test rows of one seed "
+        "have a standard error of 0.02.\n\n" + markdown_table(header, lines)
     )
 
 
@@ -291,6 +292,13 @@ def gaps(args, results, missing, failed, methods):
         words.append(f"Not installed: {', '.join(methods[key].label for key in missing)}.")
     if failed:
         words.append(f"Failed: {'; '.join(failed)}.")
+    absent = [name for name in args.sets if (OURS, name) not in results]
+    if absent:
+        words.append(f"Tables without a run of ours: {', '.join(absent)}.")
+    idle = [method.label for key, method in methods.items()
+            if key not in missing and not any(pair[0] == key for pair in results)]  # fmt: skip
+    if idle:
+        words.append(f"Methods that have not been run: {', '.join(idle)}.")
     counts = {}
     for name in args.sets:
         if name in REPORTING and (OURS, name) in results:

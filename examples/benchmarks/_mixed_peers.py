@@ -35,8 +35,11 @@ class Columns:
         self.flags = [name for name in X if X[name].dtype.kind == "b"]
 
     def categories(self, X):
-        known = {name: X[name].where(X[name].isin(levels)).astype(pd.CategoricalDtype(levels))
-                 for name, levels in self.levels.items()}  # fmt: skip
+        known = {}
+        for name, levels in self.levels.items():
+            kind = pd.CategoricalDtype(levels)
+            found = X[name].where(X[name].isin(levels)).astype(kind)
+            known[name] = found.cat.rename_categories(levels.astype(str))  # XGBoost has no others
         return X.assign(**known).astype(dict.fromkeys(self.flags, float))
 
     def texts(self, X):

@@ -104,7 +104,8 @@ def main():
     results, missing, failed = fill_all(args, rows)
     title = "Tables with categories and gaps: untuned networks and their peers"
     body, figures = compose(args, tables, results, missing, failed, METHODS)
-    write_results(args, "mixed_tables", title, body, figures)
+    spread = "Seeds from 0 on; their number stands in the table of distances."
+    write_results(args, "mixed_tables", title, body, figures, spread)
 
 
 if __name__ == "__main__":
