@@ -128,7 +128,7 @@ def lists(names, tables):
 
 
 def rank_words(args, results, complete, sets, labels):
-    """Text, figures and (number of tables, our mean rank by NLL, by error)."""
+    """Text, figures and (tables and methods in words, our mean rank by NLL, by error)."""
     if len(complete) < 3 or len(sets) < 2:
         return "Too few methods or tables for ranks.", [], None
     kinds = {"nll": "NLL", None: "RMSE or error"}
@@ -169,7 +169,8 @@ def rank_words(args, results, complete, sets, labels):
     )
     text += slow_words(results, [key for key in labels if key not in complete], sets, labels)
     ours = complete.index(OURS)
-    return text, figures, (len(sets), means[0][ours], means[1][ours])
+    where = f"{len(sets)} tables, {len(complete)} methods"
+    return text, figures, (where, means[0][ours], means[1][ours])
 
 
 def slow_words(results, slow, sets, labels):
@@ -245,10 +246,10 @@ def targets(results, sets, distances, numbers):
         missed = ", ".join(f"{name} {100 * (found[name][kind] - 1):+.0f}%" for name in far[kind])
         lines.append([words, f"{len(sets) - len(far[kind])} of {len(sets)} tables", missed])
     if numbers:
-        n, by_nll, by_error = numbers
-        lines.append([f"mean rank by NLL at most {RANK_NLL}", f"{by_nll:.2f} on {n} tables",
+        where, by_nll, by_error = numbers
+        lines.append([f"mean rank by NLL at most {RANK_NLL}", f"{by_nll:.2f} on {where}",
                       "" if by_nll <= RANK_NLL else "missed"])  # fmt: skip
-        lines.append([f"mean rank by error at most {RANK_ERROR}", f"{by_error:.2f} on {n} tables",
+        lines.append([f"mean rank by error at most {RANK_ERROR}", f"{by_error:.2f} on {where}",
                       "" if by_error <= RANK_ERROR else "missed"])  # fmt: skip
     if real:
         share = 1.0 - len(outside) / len(real)
@@ -265,7 +266,8 @@ def score_tables(results, rows, sets, labels):
     """One table for each task and score: sets, and the means of the methods."""
     parts = []
     for task, scores in SCORES.items():
-        names = [name for name in sets if task_of(name) == task]
+        names = [name for name in sets
+                 if task_of(name) == task and any((key, name) in results for key in rows)]  # fmt: skip
         some = [key for key in rows if any((key, name) in results for name in names)]
         for score, words in (scores | {"seconds": "Core-seconds"}).items():
             table = [score_row(results, some, name, score) for name in names]

@@ -80,6 +80,6 @@ def draw_ranks(ax, labels, ranks, distance, words):
         if end > max(last, first):  # no part of an earlier bar
             ax.plot([rank - 0.25] * 2, [first, end], color="0.6", linewidth=3)
             last = end
-    ax.set(xlabel=words, yticks=[], xlim=(0.5, len(labels) + 2.5))
+    limits = {"xlim": (0.5, len(labels) + 2.5), "ylim": (len(labels) - 0.4, -0.6)}
+    ax.set(xlabel=words, yticks=[], **limits)
     ax.spines["left"].set_visible(False)
-    ax.invert_yaxis()
