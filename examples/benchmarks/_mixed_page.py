@@ -266,8 +266,8 @@ def score_tables(results, rows, sets, labels):
     """One table for each task and score: sets, and the means of the methods."""
     parts = []
     for task, scores in SCORES.items():
-        names = [name for name in sets
-                 if task_of(name) == task and any((key, name) in results for key in rows)]  # fmt: skip
+        done = {name for _, name in results}
+        names = [name for name in sets if task_of(name) == task and name in done]
         some = [key for key in rows if any((key, name) in results for name in names)]
         for score, words in (scores | {"seconds": "Core-seconds"}).items():
             table = [score_row(results, some, name, score) for name in names]
