@@ -189,6 +189,7 @@ def fill(args, benchmark, methods, sets, seeds):
                 try:
                     found = finished(args, f"{name}-{key}-{seed}", one, **settings)
                 except MissingLibraryError as error:
+                    shared_worker.cache_clear()  # that process has ended
                     missing[key] = str(error)
                     print(f"{benchmark.methods[key].label} is left out: {error}", flush=True)
                     continue
