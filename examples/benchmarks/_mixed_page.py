@@ -48,7 +48,7 @@ are in sds of the training rows.
 
 **Scores.** For a density p with cdf F and a target y, lower is better. NLL: -log p(y), or minus the
 log probability of the class; in regression this is the log score. CRPS: the integral of
-(F(z) - 1{{z >= y}})^2 over z, from 1,000 draws. Interval score of the central 90% interval [l, u]:
+(F(z) - [z >= y])^2 over z, from 1,000 draws. Interval score of the central 90% interval [l, u]:
 (u - l) + (2 / 0.1) max(l - y, 0) + (2 / 0.1) max(y - u, 0). These are the definitions of
 ScoringBench and of Gneiting and Raftery (2007). Coverage: the share of targets inside these
 intervals. Brier score: the sum of squares over the classes. Means over the test rows and the seeds.
