@@ -74,7 +74,8 @@ def effective_sample_size(posterior: PosteriorSamples, name: str, method: str = 
     >>> import numpy as np
     >>> from skbayes_sgmcmc import PosteriorSamples
     >>> from skbayes_sgmcmc.diagnostics import effective_sample_size
-    >>> draws = np.random.default_rng(0).standard_normal((4, 1000, 2))  # chains, draws, coordinates
+    >>> shape = 4, 1000, 2  # chains, draws, coordinates
+    >>> draws = np.random.default_rng(0).standard_normal(shape)
     >>> effective_sample_size(PosteriorSamples({"theta": draws}), "theta").shape
     (2,)
     """
@@ -114,7 +115,8 @@ def r_hat(posterior: PosteriorSamples, name: str) -> Array:
     >>> import numpy as np
     >>> from skbayes_sgmcmc import PosteriorSamples
     >>> from skbayes_sgmcmc.diagnostics import r_hat
-    >>> draws = np.random.default_rng(0).standard_normal((4, 1000, 2))  # chains, draws, coordinates
+    >>> shape = 4, 1000, 2  # chains, draws, coordinates
+    >>> draws = np.random.default_rng(0).standard_normal(shape)
     >>> bool(r_hat(PosteriorSamples({"theta": draws}), "theta").max() < 1.01)
     True
     """
@@ -148,7 +150,8 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
     >>> import numpy as np
     >>> from skbayes_sgmcmc import PosteriorSamples
     >>> from skbayes_sgmcmc.diagnostics import mcse
-    >>> draws = np.random.default_rng(0).standard_normal((4, 1000, 2))  # chains, draws, coordinates
+    >>> shape = 4, 1000, 2  # chains, draws, coordinates
+    >>> draws = np.random.default_rng(0).standard_normal(shape)
     >>> mcse(PosteriorSamples({"theta": draws}), "theta").round(2)  # 1 / sqrt(4000)
     array([0.02, 0.02])
     """

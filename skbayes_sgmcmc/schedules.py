@@ -99,7 +99,8 @@ class Polynomial(Schedule):
     --------
     >>> import numpy as np
     >>> from skbayes_sgmcmc.schedules import Polynomial
-    >>> Polynomial(first=1e-2, last=1e-4, gamma=0.55).values(np.array([0, 999]), 1000).round(6)
+    >>> schedule = Polynomial(first=1e-2, last=1e-4, gamma=0.55)
+    >>> schedule.values(np.array([0, 999]), 1000).round(6)
     array([0.01  , 0.0001])
     """
 
@@ -424,7 +425,8 @@ class MixingDistance(BaseEstimator):
     >>> from skbayes_sgmcmc import BayesianLogisticRegression, MixingDistance
     >>> from skbayes_sgmcmc.schedules import Polynomial
     >>> clf = BayesianLogisticRegression(
-    ...     step_size=Polynomial(first=1.0, last=0.01), thinning=MixingDistance(n_steps=5000)
+    ...     step_size=Polynomial(first=1.0, last=0.01),
+    ...     thinning=MixingDistance(n_steps=5000),
     ... )
     """
 

@@ -216,7 +216,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
     >>> import numpy as np
     >>> from skbayes_sgmcmc import DeepPoissonFactorAnalysis
     >>> rng = np.random.default_rng(0)
-    >>> X = np.vstack([rng.poisson([4, 4, 0, 0], (50, 4)), rng.poisson([0, 0, 4, 4], (50, 4))])
+    >>> rates = np.repeat([[4, 4, 0, 0], [0, 0, 4, 4]], 50, axis=0)
+    >>> X = rng.poisson(rates)
     >>> dpfa = DeepPoissonFactorAnalysis(
     ...     (2, 1), n_draws=50, burn_in=200, thinning=5, random_state=0
     ... )

@@ -190,8 +190,11 @@ class LatentDirichletAllocation(TopicModel):
     >>> import numpy as np
     >>> from skbayes_sgmcmc import LatentDirichletAllocation
     >>> rng = np.random.default_rng(0)
-    >>> X = np.vstack([rng.poisson([4, 4, 0, 0], (50, 4)), rng.poisson([0, 0, 4, 4], (50, 4))])
-    >>> lda = LatentDirichletAllocation(2, n_draws=50, burn_in=200, thinning=5, random_state=0)
+    >>> rates = np.repeat([[4, 4, 0, 0], [0, 0, 4, 4]], 50, axis=0)
+    >>> X = rng.poisson(rates)
+    >>> lda = LatentDirichletAllocation(
+    ...     2, n_draws=50, burn_in=200, thinning=5, random_state=0
+    ... )
     >>> proportions = lda.fit_transform(X)
     >>> proportions[[0, -1]].round(1).max(axis=1)
     array([1., 1.])

@@ -242,7 +242,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     Counts, with quantiles that are whole numbers:
 
     >>> counts = np.random.default_rng(0).poisson(np.exp(1.0 + X[:, 0]))
-    >>> reg = BayesianMLPRegressor(hidden_layer_sizes=30, likelihood="poisson", random_state=0)
+    >>> reg = BayesianMLPRegressor(30, likelihood="poisson", random_state=0)
     >>> low, high = reg.fit(X, counts).predict_interval(X, 0.9).T
     >>> bool(np.mean((low <= counts) & (counts <= high)) > 0.85)
     True

@@ -212,7 +212,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     >>> import torch
     >>> from skbayes_sgmcmc import BayesianModuleRegressor
     >>> X = np.linspace(-1.0, 1.0, 50)[:, None]
-    >>> reg = BayesianModuleRegressor(lambda: torch.nn.Linear(1, 1), n_chains=2, random_state=0)
+    >>> module = lambda: torch.nn.Linear(1, 1)
+    >>> reg = BayesianModuleRegressor(module, n_chains=2, random_state=0)
     >>> reg.fit(X, 3.0 * X[:, 0]).score(X, 3.0 * X[:, 0]) > 0.99
     True
     """

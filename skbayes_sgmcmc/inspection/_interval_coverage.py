@@ -53,7 +53,9 @@ class IntervalCoverageDisplay(Display):
     >>> from skbayes_sgmcmc.inspection import IntervalCoverageDisplay
     >>> X, y = load_diabetes(return_X_y=True)
     >>> reg = BayesianGLMRegressor(random_state=0).fit(X[::2], y[::2])
-    >>> display = IntervalCoverageDisplay.from_estimator(reg, X[1::2], y[1::2], coverages=[0.5])
+    >>> display = IntervalCoverageDisplay.from_estimator(
+    ...     reg, X[1::2], y[1::2], coverages=[0.5]
+    ... )
     >>> bool(abs(display.observed[0] - 0.5) < 3 * display.error[0])
     True
     """

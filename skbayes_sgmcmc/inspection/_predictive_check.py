@@ -49,7 +49,7 @@ class PredictiveCheckDisplay(Display):
     >>> y = rng.poisson(rng.gamma(1.0, 1.0, 300) * np.exp(1.0 + X[:, 0]))
     >>> reg = BayesianGLMRegressor(likelihood="poisson", random_state=0).fit(X, y)
     >>> display = PredictiveCheckDisplay.from_estimator(reg, X, y, random_state=0)
-    >>> bool(display.observed[0] > display.upper[0])  # more zeros than a Poisson distribution has
+    >>> bool(display.observed[0] > display.upper[0])  # more zeros than Poisson's
     True
     """
 
