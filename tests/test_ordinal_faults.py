@@ -135,4 +135,4 @@ def test_torch_modules_students_and_displays():
     assert np.abs(student.predict_proba(X) - expected).mean() < 0.05  # 0.12 for their means
     pytest.importorskip("matplotlib")
     display = CoefficientDisplay.from_estimator(clf)
-    np.testing.assert_allclose(display.mean, clf.coef_)
+    np.testing.assert_allclose(display.middle, clf.coef_)

@@ -15,9 +15,9 @@ from . import jit, part, polynomial
 
 #: features that products take at a time
 FEATURES = 4
-#: bound on the argument of exp; log 2 as a number with exact products with integers, and the
+#: bound on the argument of exp, and a smaller number than its exponential; log 2 as a number with exact products with integers, and the
 #: rest
-LARGEST = 700.0
+LARGEST, HUGE = 700.0, 1e304
 LOG_TWO_HIGH, LOG_TWO_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 #: 2^k has the exponent k + 1023, which this number brings to the last bits
 EXPONENT = 2.0**52 + 1023.0
@@ -49,8 +49,8 @@ def slopes(z, weight, y, counts, two):
             z[r] = -z[r]
     exponentials(z, two)
     if counts:
-        for r in range(len(z)):
-            z[r] = weight[r] * z[r] - y[r]
+        for r in range(len(z)):  # beyond the bound infinite, so that chains are seen to diverge
+            z[r] = weight[r] * (z[r] if z[r] < HUGE else np.inf) - y[r]
     else:
         for r in range(len(z)):
             z[r] = weight[r] / (1.0 + z[r]) - y[r]
