@@ -15,9 +15,9 @@ from . import jit, part, polynomial
 
 #: features that products take at a time
 FEATURES = 4
-#: bound on the argument of exp, and a smaller number than its exponential; log 2 as a number with exact products with integers, and the
-#: rest
+#: bound on the argument of exp, and a number that is smaller than its exponential
 LARGEST, HUGE = 700.0, 1e304
+#: log 2 as a number with exact products with integers, and the rest
 LOG_TWO_HIGH, LOG_TWO_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 #: 2^k has the exponent k + 1023, which this number brings to the last bits
 EXPONENT = 2.0**52 + 1023.0
