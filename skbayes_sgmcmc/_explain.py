@@ -11,6 +11,9 @@ from ._exceptions import not_allowed
 #: a heading, and its text up to the next one; comments of code are no headings
 _SECTION = re.compile(r"^#+ (.*)\n((?:^```(?s:.*?)^```\n|(?!#+ ).*\n)*)", re.M)
 
+#: a reference of the site, {class}`~package.Name`, with its last name
+_ROLE = re.compile(r"\{\w+\}`(?:~[\w.]*\.)?(\w+)`")
+
 
 def explain(section: str) -> None:
     """Print the section of the documentation that a warning or an error names.
@@ -42,7 +45,7 @@ def explain(section: str) -> None:
         raise not_allowed(
             f"section={section!r} is not allowed: give {' or '.join(map(repr, near))}."
         )
-    print(sections[section])
+    print(_ROLE.sub(r"\1", sections[section]))
 
 
 def slug(title: str) -> str:
