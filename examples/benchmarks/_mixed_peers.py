@@ -31,7 +31,9 @@ class Columns:
 
     def __init__(self, X):
         names = [name for name in X if X[name].dtype.kind not in "biuf"]
-        self.levels = {name: pd.Index(X[name].dropna().unique()) for name in names}
+        # as objects: an index of categories would keep those that no training row has
+        levels = {name: X[name].dropna().unique().astype(object) for name in names}
+        self.levels = {name: pd.Index(found) for name, found in levels.items()}
         self.flags = [name for name in X if X[name].dtype.kind == "b"]
 
     def categories(self, X):
