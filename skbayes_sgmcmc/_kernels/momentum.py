@@ -57,30 +57,28 @@ def slopes(z, weight, y, counts, two):
 
 
 @part
-def add_prior(phi, prior, precision, g):
-    """Add the prior's slope at phi to g."""
+def add_prior(phi, prior, precision, pull, g):
+    """Add the prior's slope at phi to g; ``pull`` is working memory.
+
+    With k, b and c as ``precision``, the scale is learned: E[s^-2] is
+    k / (b + (phi' curvature phi + 2 phi' slope + c) / 2).
+    """
     curvature, slope = prior
-    factor = 1.0
-    if len(
-        precision
-    ):  # k, b and c: E[s^-2] = k / (b + (phi' curvature phi + 2 phi' slope + c) / 2)
-        square = precision[2]
-        for i in range(len(curvature)):
-            total = 2.0 * slope[i]
-            for j in range(len(curvature)):
-                total += curvature[i, j] * phi[j]
-            square += phi[i] * total
-        factor = precision[0] / (precision[1] + 0.5 * square)
+    square, factor = 0.0, 1.0
     for i in range(len(curvature)):
-        total = slope[i]
+        pull[i] = slope[i]
         for j in range(len(curvature)):
-            total += curvature[i, j] * phi[j]
-        g[i] += factor * total
+            pull[i] += curvature[i, j] * phi[j]
+        square += phi[i] * (pull[i] + slope[i])
+    if len(precision):
+        factor = precision[0] / (precision[1] + 0.5 * (square + precision[2]))
+    for i in range(len(curvature)):
+        g[i] += factor * pull[i]
 
 
 @part
-def gradient(phi, design, counts, prior, precision, z, two, g):
-    """Write the gradient at phi to g; ``z`` and ``two`` are working memory."""
+def gradient(phi, design, counts, prior, precision, z, two, pull, g):
+    """Write the gradient at phi to g; ``z``, ``two`` and ``pull`` are working memory."""
     x, shift, weight, y = design
     z[:] = shift
     for j in range(0, len(x), FEATURES):
@@ -96,7 +94,7 @@ def gradient(phi, design, counts, prior, precision, z, two, g):
             s2 += z[r] * x[j + 2, r]
             s3 += z[r] * x[j + 3, r]
         g[j], g[j + 1], g[j + 2], g[j + 3] = s0, s1, s2, s3
-    add_prior(phi, prior, precision, g)
+    add_prior(phi, prior, precision, pull, g)
 
 
 @jit
@@ -111,7 +109,7 @@ def take(phi, v, g, design, counts, prior, precision, eta, kept, sd, xi, positio
     x, shift = design[:2]
     d = phi.shape[1]
     z, two = np.empty_like(shift), np.empty_like(shift)
-    at, force = np.zeros(len(x)), np.empty(len(x))
+    at, force, pull = np.zeros(len(x)), np.empty(len(x)), np.empty(d)
     for c in range(len(phi)):
         speed = v[c]
         at[:d], force[:d] = phi[c], g[c]
@@ -121,7 +119,7 @@ def take(phi, v, g, design, counts, prior, precision, eta, kept, sd, xi, positio
                 at[i] += 0.5 * speed[i]
                 speed[i] = kept * speed[i] + sd * xi[c, t, i]
                 at[i] += 0.5 * speed[i]
-            gradient(at, design, counts, prior, precision, z, two, force)
+            gradient(at, design, counts, prior, precision, z, two, pull, force)
             for i in range(d):
                 speed[i] -= 0.5 * eta * force[i]
                 positions[c, t, i] = at[i]

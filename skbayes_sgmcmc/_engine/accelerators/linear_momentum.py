@@ -33,17 +33,17 @@ class LinearMomentum(Accelerator):
             return "it is for sampler='sghmc' without gradient_variance."
         if recipe.cell.integrator is not integrators.baoab or not rows.full or rows.divided:
             return "it is for steps by integrator='baoab' that take all rows."
-        if target.model.linear_means(target.data) is None:
-            return (
-                "it is for dense rows in memory, with two classes or one target of likelihood="
-                "'poisson' or 'binomial', and for a normal prior of one scale."
-            )
         if target.gradient != "minibatch" or target.data.augment is not None:
             return "it is for rows that do not change, without control variates."
         if target.like.dtype != torch.float64:
             return "it is for dtype='float64'."
         if target.coordinates is None or target.coordinates.root.ndim == 1:
             return "it needs a full matrix as preconditioner."
+        if target.model.linear_means(target.data) is None:
+            return (
+                "it is for dense rows in memory, with two classes or one target of likelihood="
+                "'poisson' or 'binomial', and for a normal prior of one scale."
+            )
         return why_no_cpu(recipe)
 
     def pays(self, recipe: Recipe) -> bool:
