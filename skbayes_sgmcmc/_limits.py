@@ -89,6 +89,8 @@ class Limits:
     #: fewest and most steps between two checks of the chains, whatever the random numbers
     least_steps: int = 64
     chunk_steps: int = 1024
+    #: most of them where chains are on another device
+    device_steps: int = 256
     #: most multiplications of compiled steps, of all chains, that an interrupt waits for: some
     #: hundredths of a second
     waited_products: int = 2**26

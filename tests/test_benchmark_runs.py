@@ -88,10 +88,10 @@ def test_a_recorded_step_is_a_step(recorded_steps):
     for _ in range(2):
         before = chains.phi.clone()
         steps(1)
-        batch, xi = chains._evaluator.batch, steps.xi.clone()
+        batch, xi = chains.evaluator.batch, steps.xi.clone()
         moved = chains.phi.clone()
         with torch.no_grad():
-            g = chains._evaluator.gradient(before)
+            g = chains.evaluator.gradient(before)
         expected = before - step.eta * g + np.sqrt(2.0 * step.noise) * xi
         np.testing.assert_allclose(moved, expected, rtol=1e-5, atol=1e-7)
         seen.append((batch.fields["x"], xi))

@@ -17,10 +17,10 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
 
-#: gradients that can be recorded: dense rows of networks, most of them with latent variables
+#: steps that can be recorded: dense rows, most of them with latent variables
 RECORDED = [
     "mlp", "mlp, learned", "mlp regressor", "cnn", "module", "module regressor", "sparse",
-    "sparse regressor",
+    "sparse regressor", "logistic, learned",
 ]  # fmt: skip
 RECORDED_CELLS = [
     (name, sampler)
@@ -37,7 +37,7 @@ def test_graphs_do_not_change_a_bit(name, sampler, dtype):
     choice = {"sampler": sampler, "dtype": dtype}
     plain = fitted(name, "cuda", compiled=False, **choice)
     graphed = fitted(name, "cuda", compiled=True, **choice)
-    assert graphed.compiled_ == ("cuda_graph",)
+    assert graphed.compiled_ == ("cuda_steps",)
     for block, draws in plain.posterior_.draws.items():
         np.testing.assert_array_equal(graphed.posterior_[block], draws)
 

@@ -45,7 +45,7 @@ class RecordedSteps:
         step.xi = self.xi
         for chosen in index:
             fields = {name: values[chosen] for name, values in data.fields.items()}
-            chains._evaluator.batch = Batch(fields, 1.0, False, self.size)
+            chains.evaluator.batch = Batch(fields, 1.0, False, self.size)
             self.xi.normal_(generator=self.generator)
             chains.engine.integrator(chains.sampler, chains.phi, chains.state, step)
         return chains.phi

@@ -64,7 +64,7 @@ class Timed(KeptChains):
             model = chains.target.model.with_kernel("perceptron")
             chains.target = chains.target.with_model(model)
         self.evaluator = chains._new_evaluator()
-        self.evaluator.batch = self.chains._evaluator.batch
+        self.evaluator.batch = self.chains.evaluator.batch
 
     def steps(self, length):
         start = time.process_time()

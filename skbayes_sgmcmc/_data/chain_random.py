@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .counters import Counted, CounterStream, is_counted
+from .counters import Counted, is_counted
 from .philox import Philox
 
 Array = NDArray[Any]
@@ -76,19 +76,22 @@ class ChainRandom:
         self, seeds: Sequence[np.random.SeedSequence], device: str = "cpu", *, philox: bool = False
     ):
         self.device = device
-        self.noise: list[Any] = []  # streams of one kind
         self.rows: list[np.random.Generator] = []
+        keys = []
         for seed in seeds:
             noise_seed, row_seed = seed.spawn(2)
-            key = int(noise_seed.generate_state(1, np.uint64)[0])
-            kind = Philox if philox else CounterStream if counts(device) else TorchStream
-            self.noise.append(kind(key))
+            keys.append(int(noise_seed.generate_state(1, np.uint64)[0]))
             self.rows.append(np.random.Generator(np.random.PCG64(row_seed)))
+        #: makes the numbers of all chains at once; None if each has a generator
+        self.together = Counted(keys, device) if counts(device) and not philox else None
+        kind: Any = Philox if philox else TorchStream
+        #: generators of the chains, of one kind
+        self.noise: list[Any] = [] if self.together is not None else [kind(key) for key in keys]
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """Standard normals of shape (chains, *shape)."""
-        if self._together is not None:
-            return self._together.normal(*_rows(shape)).view(-1, *shape).to(dtype)
+        if self.together is not None:
+            return self.together.normal(*_rows(shape)).view(-1, *shape).to(dtype)
         xi = torch.empty(len(self.noise), *shape, dtype=torch.float32, device=self.device)
         for block, stream in zip(xi, self.noise, strict=True):
             stream.normal(block)
@@ -96,8 +99,8 @@ class ChainRandom:
 
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """Uniform numbers in [0, 1) of shape (chains, *shape)."""
-        if self._together is not None:
-            return self._together.uniform(*_rows(shape), dtype).view(-1, *shape)
+        if self.together is not None:
+            return self.together.uniform(*_rows(shape), dtype).view(-1, *shape)
         u = torch.empty(len(self.noise), *shape, dtype=dtype, device=self.device)
         for block, stream in zip(u, self.noise, strict=True):
             stream.uniform(block)
@@ -105,8 +108,8 @@ class ChainRandom:
 
     def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype = torch.float64) -> Tensor:
         """Uniform numbers in [0, 1): ``sizes[c]`` numbers for chain c, concatenated."""
-        if self._together is not None:
-            return self._together.ragged_uniform(sizes, dtype).view(-1)
+        if self.together is not None:
+            return self.together.ragged_uniform(sizes, dtype).view(-1)
         u = torch.empty(sum(sizes), dtype=dtype, device=self.device)
         for block, stream in zip(u.split(list(sizes)), self.noise, strict=True):
             stream.uniform(block)
@@ -114,8 +117,8 @@ class ChainRandom:
 
     def gamma(self, concentration: Tensor) -> Tensor:
         """Gamma variates of scale 1 for concentrations (chains, *shape)."""
-        if self._together is not None:
-            return self._together.gamma(concentration)
+        if self.together is not None:
+            return self.together.gamma(concentration)
         parts = []
         for block, stream in zip(concentration, self.noise, strict=True):
             assert isinstance(stream, TorchStream)
@@ -127,46 +130,51 @@ class ChainRandom:
 
         ``there``: as a tensor of the device, if the numbers of all chains are made together.
         """
-        if there and self._together is not None:
-            return self._together.distinct(n, n_steps, size)
+        if there and self.together is not None:
+            return self.together.distinct(n, n_steps, size)
         return np.stack(
             [
                 noise.distinct(n, n_steps, size)
                 if isinstance(noise, Philox)
                 else _distinct(n, n_steps, size, rows)
-                for noise, rows in zip(self.noise, self.rows, strict=True)
+                for noise, rows in zip(self.noise or self.rows, self.rows, strict=True)
             ]
         )
 
     def select(self, chains: Sequence[int]) -> ChainRandom:
         """The streams of some chains (shared, not copied)."""
-        chosen = ChainRandom([], self.device)
-        chosen.noise = [self.noise[c] for c in chains]
+        chosen = copy.copy(self)
         chosen.rows = [self.rows[c] for c in chains]
+        if self.together is not None:
+            chosen.together = self.together.select(chains)
+        else:
+            chosen.noise = [self.noise[c] for c in chains]
         return chosen
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors of the device that change when numbers are made."""
+        return [] if self.together is None else [self.together.counters]
 
     def get_state(self) -> dict[str, Any]:
         """The state as arrays and plain numbers, for :meth:`set_state`."""
-        noise = np.stack([stream.get_state() for stream in self.noise])
+        if self.together is not None:
+            noise = self.together.get_state()
+        else:
+            noise = np.stack([stream.get_state() for stream in self.noise])
         return {"noise": noise, "rows": [g.bit_generator.state for g in self.rows]}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a stored state, with the generator that it belongs to."""
-        kind: Any = TorchStream if from_torch(state) else Philox
-        if counts(self.device) or is_counted(state["noise"]):
-            kind = CounterStream
-        self.noise = [kind(0) for _ in state["noise"]]
-        for stream, saved in zip(self.noise, state["noise"], strict=True):
-            stream.set_state(saved)
+        if self.together is not None or is_counted(state["noise"]):
+            self.noise, self.together = [], Counted([], self.device)
+            self.together.set_state(state["noise"])
+        else:
+            kind: Any = TorchStream if from_torch(state) else Philox
+            self.noise = [kind(0) for _ in state["noise"]]
+            for stream, saved in zip(self.noise, state["noise"], strict=True):
+                stream.set_state(saved)
         for rows, bits in zip(self.rows, state["rows"], strict=True):
             rows.bit_generator.state = bits
-        vars(self).pop("_together", None)
-
-    @cached_property
-    def _together(self) -> Counted | None:
-        """What makes the numbers of all chains at once; None if each has a generator."""
-        streams = [stream for stream in self.noise if isinstance(stream, CounterStream)]
-        return Counted(streams, self.device) if streams else None
 
 
 def _rows(shape: Sequence[int]) -> tuple[int, int]:

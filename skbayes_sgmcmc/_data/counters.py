@@ -9,6 +9,7 @@ torch's operations, with the same bits.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -33,41 +34,58 @@ KINDS = NORMAL, UNIFORM, GAMMA, ROWS = tuple(range(4))
 ATTEMPTS = 8
 
 
-class CounterStream:
-    """The random numbers of one chain: a 64-bit key, and the next unused counter of each kind."""
-
-    def __init__(self, key: int):
-        self.key = key
-        self.next = [0] * len(KINDS)
-
-    def get_state(self) -> Array:
-        return np.array([self.key, *self.next], dtype=np.uint64)
-
-    def set_state(self, state: Array) -> None:
-        if is_counted(state):
-            self.key, *self.next = state.tolist()
-        else:  # a CPU's generator cannot continue at a number: a seed
-            seed = np.random.SeedSequence(state.tolist()).generate_state(1, np.uint64)
-            self.key, self.next = int(seed[0]), [0] * len(KINDS)
-
-
 def is_counted(state: Array) -> bool:
-    """Whether the last axis of an array is the state of a :class:`CounterStream`."""
+    """Whether an array is the state of :class:`Counted`."""
     return bool(state.dtype == np.uint64 and state.shape[-1] == 1 + len(KINDS))
 
 
 class Counted:
-    """The numbers of several chains, made together on a device."""
+    """The numbers of several chains, made together on a device.
 
-    def __init__(self, streams: Sequence[CounterStream], device: str):
-        self.streams, self.device = streams, torch.device(device)
-        halves = [[stream.key & MASK, stream.key >> 32] for stream in streams]
-        self.keys = sent(torch.tensor(halves, dtype=torch.int64).reshape(-1, 2), self.device)
+    A chain has a 64-bit key, and the next unused counter of each kind of number. They are on the
+    device, where steps that were recorded go on counting.
+    """
+
+    def __init__(self, keys: Sequence[int], device: str):
+        self.device = torch.device(device)
+        self.set_state(np.array([[key, *[0] * len(KINDS)] for key in keys], dtype=np.uint64))
+        #: which of the chains that share the counters these are; None: all of them
+        self._chosen: Tensor | None = None
+
+    def set_state(self, state: Array) -> None:
+        """Go on from a state (chains, 1 + kinds) that :meth:`get_state` has returned."""
+        if not is_counted(state):  # a CPU's generator cannot continue at a number: a seed
+            seeds = [np.random.SeedSequence(of_chain.tolist()) for of_chain in state]
+            keys = [int(seed.generate_state(1, np.uint64)[0]) for seed in seeds]
+            state = np.array([[key, *[0] * len(KINDS)] for key in keys], dtype=np.uint64)
+        state = state.reshape(-1, 1 + len(KINDS))
+        halves = np.stack([state[:, 0] & np.uint64(MASK), state[:, 0] >> np.uint64(32)], 1)
+        self.keys = sent(torch.from_numpy(halves.astype(np.int64)), self.device)
+        counters = np.ascontiguousarray(state[:, 1:].T.astype(np.int64))
+        #: the next counters (kinds, chains)
+        self.counters = sent(torch.from_numpy(counters), self.device)
+
+    def get_state(self) -> Array:
+        """Key and counters of each chain (chains, 1 + kinds)."""
+        counters = self.counters if self._chosen is None else self.counters[:, self._chosen]
+        keys, counters = self.keys.cpu().numpy(), counters.cpu().numpy()
+        return np.concatenate([keys[:, :1] | keys[:, 1:] << 32, counters.T], 1).astype(np.uint64)
+
+    def select(self, chains: Sequence[int]) -> Counted:
+        """Some of the chains, whose counters stay those of all."""
+        chosen, places = copy.copy(self), torch.tensor(chains, dtype=torch.int64)
+        places = sent(places, self.device)
+        chosen.keys = self.keys[places]
+        chosen._chosen = places if self._chosen is None else self._chosen[places]
+        return chosen
+
+    def __len__(self) -> int:
+        return len(self.keys)
 
     def normal(self, rows: int, n: int) -> Tensor:
         """Standard normals (chains, rows, n) in float32; each row begins with a new counter."""
         width = -(-n // 4)
-        begin = self._reserve(NORMAL, [rows * width] * len(self.streams))
+        begin = self._reserve(NORMAL, rows * width)
         fill = _kernel(self.device)
         if fill is not None:
             out = torch.empty(len(self.keys), rows, n, device=self.device)
@@ -79,25 +97,27 @@ class Counted:
 
     def uniform(self, rows: int, n: int, dtype: torch.dtype) -> Tensor:
         """Uniform numbers (chains, rows, n) in [0, 1), of 53 bits in float64 and 24 in float32."""
-        found = self.ragged_uniform([rows] * len(self.streams), dtype, n)
-        return found.view(len(self.streams), rows, n)
+        width = -(-n // _each(dtype))
+        begin = self._reserve(UNIFORM, rows * width)
+        return self._uniforms(begin, rows * width, dtype).view(len(self), rows, -1)[..., :n]
 
-    def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype, n: int = 1) -> Tensor:
-        """Uniform numbers (sum of sizes, n): ``sizes[c]`` rows of chain c, one after another."""
-        each = 2 if dtype == torch.float64 else 4
-        width = -(-n // each)
-        begin = self._reserve(UNIFORM, [size * width for size in sizes])
-        longest = max(sizes, default=0) * width
-        counters = begin[:, None] + torch.arange(longest, device=self.device)
-        w = words(self.keys, counters, UNIFORM)
-        u = as_uniform(w, dtype).view(len(sizes), -1, each * width)[..., :n]
+    def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Uniform numbers (sum of sizes,): ``sizes[c]`` of chain c, one chain after another."""
+        counts = torch.tensor(sizes, dtype=torch.int64)
+        begin = self._reserve(UNIFORM, sent(counts, self.device))
+        u = self._uniforms(begin, max(sizes, default=0), dtype)[:, :: _each(dtype)]
         return torch.cat([of_chain[:size] for of_chain, size in zip(u, sizes, strict=True)])
+
+    def _uniforms(self, begin: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+        """All uniform numbers of so many words of each chain."""
+        counters = begin[:, None] + torch.arange(count, device=self.device)
+        return as_uniform(words(self.keys, counters, UNIFORM), dtype).flatten(1)
 
     def gamma(self, concentration: Tensor) -> Tensor:
         """Gamma variates of scale 1 for concentrations (chains, *shape); Marsaglia & Tsang 2000."""
         a = concentration.reshape(len(self.keys), -1)
         n = a.shape[1] * ATTEMPTS
-        begin = self._reserve(GAMMA, [n] * len(self.streams))
+        begin = self._reserve(GAMMA, n)
         first = begin[:, None] + ATTEMPTS * torch.arange(a.shape[1], device=self.device)
         small = a < 1.0
         d = torch.where(small, a + 1.0, a) - 1.0 / 3.0
@@ -120,7 +140,7 @@ class Counted:
         every = 4 * size > n  # the order of n random numbers; else the first different integers
         length = n if every else _enough(n, size)
         width = -(-length // 2)
-        begin = self._reserve(ROWS, [n_steps * width] * len(self.streams))
+        begin = self._reserve(ROWS, n_steps * width)
         found = []
         for w in self._words(ROWS, begin, n_steps, width):
             numbers = (w[..., ::2] << 31 | w[..., 1::2] >> 1).flatten(2)[..., :length]
@@ -138,14 +158,21 @@ class Counted:
             w = words(self.keys, begin[:, None] + place, kind)
             yield w.view(chains, some, width, 4)
 
-    def _reserve(self, kind: int, counts: Sequence[int]) -> Tensor:
-        """The first counter of each chain (chains,), for so many numbers."""
-        begin = [stream.next[kind] for stream in self.streams]
-        for stream, count in zip(self.streams, counts, strict=True):
-            stream.next[kind] += count
-        if len(set(begin)) == 1:  # nothing is sent
-            return torch.full((len(begin),), begin[0], dtype=torch.int64, device=self.device)
-        return sent(torch.tensor(begin, dtype=torch.int64), self.device)
+    def _reserve(self, kind: int, count: Any) -> Tensor:
+        """The first counter of each chain (chains,), for so many words."""
+        counters, chosen = self.counters[kind], self._chosen
+        if chosen is None:
+            begin = counters.clone()
+            counters.add_(count)
+        else:
+            begin = counters[chosen]
+            counters[chosen] = begin + count
+        return begin
+
+
+def _each(dtype: torch.dtype) -> int:
+    """How many uniform numbers the words of one counter make."""
+    return 2 if dtype == torch.float64 else 4
 
 
 @cache

@@ -33,6 +33,8 @@ class Field:
     source: Any = None
     #: whether rows are fetched step by step, in advance where there are workers
     lazy = False
+    #: whether ``gather`` takes indices that are a tensor of the rows' device
+    by_tensor = False
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype, device: Any):
         self.shape, self.dtype, self.device = tuple(shape), dtype, device

@@ -150,6 +150,12 @@ class Data:
         """Whether rows are fetched step by step."""
         return any(field.lazy for field in self._no_tensors)
 
+    @property
+    def by_tensor(self) -> bool:
+        """Whether rows are gathered by indices that are a tensor of their device."""
+        fields = self.fields.values()
+        return all(isinstance(field, Tensor) or field.by_tensor for field in fields)
+
     def blocks(self) -> Iterator[tuple[slice, Data]]:
         """Consecutive blocks of rows, each with its share of N, for sums over many rows.
 
@@ -292,8 +298,7 @@ class Minibatches:
         if self._run:
             return self._pooled(n_steps, rng)
         if self.odds is None:
-            there = all(isinstance(field, Tensor) for field in self.data.fields.values())
-            return rng.distinct(self.data.n_rows, n_steps, self.size, there=there)
+            return rng.distinct(self.data.n_rows, n_steps, self.size, there=self.data.by_tensor)
         return np.stack([self._weighted(n_steps, of_chain) for of_chain in rng.rows])
 
     def independent(self, n_rows: int, rng: np.random.Generator) -> Array:

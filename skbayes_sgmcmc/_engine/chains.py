@@ -91,6 +91,8 @@ class Chains:
         self.model_state: State = self.target.model.init_state(theta)
         self.cursor = Cursor()
         self.draws = draws
+        #: draws that are still on the device, (chains, kept, n_kept) each
+        self._there: list[Tensor] = []
         self.weights = np.ones(plan.n_draws)
 
     # the loop -------------------------------------------------------------------------------------
@@ -139,14 +141,13 @@ class Chains:
     def _start(self) -> None:
         if self.state is not None:
             return
-        self._evaluator = self._new_evaluator()
-        self._step = self._new_step()
+        self._set_up()
         eta = float(self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         self._set_scale(eta, self.plan.first_temperature)
         self._set_progress(self.cursor.step)
         self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
         indices = self.minibatches.indices(1, self.rng)
-        self._evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
+        self.evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
         self.state = self.sampler.init_state(self.phi, self._step)
 
     def _agree(self) -> None:
@@ -165,14 +166,20 @@ class Chains:
         return self.state
 
     def _chunk_length(self) -> int:
+        size = 0 if self.minibatches.full else self.minibatches.size
+        if self.rng.together is not None:  # numbers that do not depend on how many are made at once
+            fitting = LIMITS.pool_numbers // max(1, size * len(self.phi))
+            return min(max(LIMITS.least_steps, fitting), LIMITS.device_steps)
         # counted per chain, so that a chain's numbers do not depend on the size of its group
-        per_step = self.phi.shape[1] + (0 if self.minibatches.full else self.minibatches.size)
+        per_step = self.phi.shape[1] + size
         return min(max(LIMITS.least_steps, LIMITS.cache_numbers // per_step), LIMITS.chunk_steps)
 
     def _normals(self, count: int) -> Iterator[Tensor]:
         """Noise (chains, steps, parameters) of all steps, made for several steps at once."""
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
         block = max(1, LIMITS.cache_numbers // n_parameters)
+        if self.rng.together is not None:  # in the order of steps that are recorded
+            block = 1
         for start in range(0, count, block):
             yield self.rng.normal(min(block, count - start), n_parameters, dtype=dtype)
 
@@ -188,9 +195,10 @@ class Chains:
             self._set_scale(float(etas[-1]), float(temperatures[-1]))
             self._keep(at_once, etas[keep])
         else:
-            self._evaluator.state = self.target.model.active(self.model_state)
+            self.evaluator.state = self.target.model.active(self.model_state)
             # as lists, because the loop reads numbers faster from lists than from arrays
             self._loop(int(steps[0]), etas.tolist(), temperatures.tolist(), keep.tolist())
+        self._fetch()
         if self.target.model.draw_recorded is not None:
             self._draw_recorded(first, temperatures[keep])
 
@@ -214,7 +222,9 @@ class Chains:
         """Take steps one after another, beginning with step ``first``."""
         if self.engine.block is not None:
             return self._in_blocks(first, etas, temperatures, keep)
-        phi, step, state, evaluator = self.phi, self._step, self._state, self._evaluator
+        if self._recorder is not None:
+            return self._recorded(first, etas, temperatures, keep)
+        phi, step, state, evaluator = self.phi, self._step, self._state, self.evaluator
         integrator, count = self.engine.integrator, len(etas)
         indices = self.minibatches.indices(count, self.rng)
         uniforms = None
@@ -242,7 +252,7 @@ class Chains:
         """The same with all rows, for an engine that takes several steps at once."""
         step, count, start = self._step, len(etas), 0
         normals = torch.cat(list(self._normals(count)), 1)
-        self._evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
+        self.evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
         per_step = len(self.phi) * self.minibatches.size * self.target.model.row_products
         at_once = max(LIMITS.least_steps, int(LIMITS.waited_products / per_step))
         while start < count:
@@ -258,11 +268,28 @@ class Chains:
             if start == 0:
                 self._prepare()
             step.all_progress = np.array([self._progress(first + i) for i in range(start, stop)])
-            found = self.engine.block(self.sampler, self.phi, self._state, step, self._evaluator)
+            found = self.engine.block(self.sampler, self.phi, self._state, step, self.evaluator)
             # the latent variables of the last of these steps are yet to be drawn
             self._keep(found[:, np.flatnonzero(keep[start : stop - 1])], etas[start])
             self._finish(first + stop - 1, keep[stop - 1])
             start = stop
+
+    def _recorded(
+        self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
+    ) -> None:
+        """The same for an engine that records steps, with their rows and their noise."""
+        recorder, count = self._recorder, len(etas)
+        recorder.begin(self.minibatches.indices(count, self.rng), self._chunk_length())
+        for i in range(count):
+            self._set_scale(etas[i], temperatures[i])
+            self._set_progress(first + i)
+            if i > 0:
+                recorder()
+            else:
+                recorder.draw()
+                self._prepare()
+                recorder.move()
+            self._finish(first + i, keep[i])
 
     def _changes(self, k: int) -> bool:
         """Whether the target of step k may be another than that of the step before."""
@@ -275,7 +302,7 @@ class Chains:
         """Let the model draw its latent variables after step k, and keep what it leaves."""
         step, model, changed = self._step, self.target.model, False
         if model.after_step is not None:
-            given = self.phi, self.model_state, self._evaluator.aux, k, self.rng, step.temperature
+            given = self.phi, self.model_state, self.evaluator.aux, k, self.rng, step.temperature
             changed = model.after_step(*given)
         # a model that does not say has changed
         step.same_target = self.cursor.same_target = step.same_rows and changed is False
@@ -353,10 +380,23 @@ class Chains:
             latents = (self.model_state[name].flatten(1)[:, None] for name in model.recorded)
             parts += [each.expand(-1, stop - first, -1) for each in latents]
         values = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-        self._write(slice(first, stop), slice(values.shape[2]), values.cpu().numpy())
+        if values.device.type == "cpu":
+            self._write(slice(first, stop), slice(values.shape[2]), values.numpy())
+        else:  # fetched together, because each time the device has to be waited for
+            self._there.append(values.clone())
         if self.plan.weighted:
             self.weights[first:stop] = eta if isinstance(eta, float) else eta[: stop - first]
         self.cursor.kept = stop
+        if sum(values.numel() for values in self._there) > LIMITS.pool_numbers:
+            self._fetch()
+
+    def _fetch(self) -> None:
+        """Write the draws that are still on the device."""
+        if not self._there:
+            return
+        values, stop = torch.cat(self._there, 1).cpu().numpy(), self.cursor.kept
+        self._there.clear()
+        self._write(slice(stop - values.shape[1], stop), slice(values.shape[2]), values)
 
     def _draw_recorded(self, first: int, temperatures: Array) -> None:
         """Draw the model's recorded variables given the draws since ``first``, and keep them."""
@@ -397,29 +437,31 @@ class Chains:
         self.state = {name: tensor[good].contiguous() for name, tensor in self._state.items()}
         self.model_state = {name: tensor[good] for name, tensor in self.model_state.items()}
         self.rng = self.rng.select(good)
-        self._evaluator = self._new_evaluator()
-        self._step = self._new_step(self._step)
+        self._set_up(self._step)
 
     # parts ----------------------------------------------------------------------------------------
 
-    def _new_evaluator(self) -> Evaluator:
-        return self.engine.evaluator(
+    def _set_up(self, old: Step | None = None) -> None:
+        """Make the parts for the chains that are alive, which go on from an old step."""
+        self.evaluator = self.engine.evaluator(
             self.target,
             self.minibatches,
             self.rng,
             self.model_state,
             split=self.sampler.needs_likelihood_gradient,
         )
+        self._step = self._new_step(old)
+        self._recorder = None if self.engine.recorder is None else self.engine.recorder(self)
 
     def _new_step(self, old: Step | None = None) -> Step:
         model = self.target.model
         step = Step(
             n=self.target.n,
-            gradient=self._evaluator.gradient,
-            likelihood=self._evaluator.likelihood,
+            gradient=self.evaluator.gradient,
+            likelihood=self.evaluator.likelihood,
             potential=self.target.potential,
-            value_and_gradient=self._evaluator.value_and_gradient,
-            variance=self._evaluator.variance,
+            value_and_gradient=self.evaluator.value_and_gradient,
+            variance=self.evaluator.variance,
             metric=model.metric,
             project=model.project,
             prior_curvature=model.prior_curvature() / self.target.n,
@@ -440,8 +482,7 @@ class Chains:
 
     def resume(self) -> None:
         """Rebuild the working parts after a checkpoint or a warm start has set the state."""
-        self._evaluator = self._new_evaluator()
-        self._step = self._new_step()
+        self._set_up()
         self._step.eta = self.cursor.last_eta
         if self.cursor.step:  # the last step of a finished run is reported, though none follows
             last = np.array([self.cursor.step - 1])

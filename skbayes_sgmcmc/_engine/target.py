@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -300,6 +301,10 @@ class Evaluator:
         self._apart = split or minibatches.divided
         self._likelihood: Tensor | None = None
         self._g: Tensor | None = None
+
+    def without_replays(self) -> AbstractContextManager[None]:
+        """A context in which gradients are computed, and none is a replay of a recording."""
+        return nullcontext()
 
     def gradient(self, phi: Tensor) -> Tensor:
         """g at phi for the current minibatch. The next call overwrites the returned tensor."""

@@ -138,6 +138,8 @@ def _left_range(sums: Array, x: Array, *, square: bool) -> bool:
 class DenseDesign(_Dense):
     """All rows of a dense matrix on one device, as minibatches need them."""
 
+    by_tensor = True
+
     def __init__(self, x: Tensor):
         super().__init__(x.shape, x.dtype, x.device)
         self.x = x
@@ -154,9 +156,11 @@ class DenseDesign(_Dense):
     def whole(self) -> SharedDenseBatch:
         return SharedDenseBatch(self.x, self.x.t())
 
-    def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
+    def gather(self, indices: Any) -> Sequence[DenseBatch | SharedDenseBatch]:
         """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
-        flat = sent(torch.from_numpy(indices.reshape(-1)), self.x.device)
+        flat = indices.reshape(-1)
+        if not isinstance(flat, Tensor):
+            flat = sent(torch.from_numpy(flat), self.x.device)
         return _batches(self.x.index_select(0, flat), indices)
 
     def __getitem__(self, chosen: Any) -> DenseDesign:
@@ -245,7 +249,7 @@ class StoredDesign(_Dense):
             yield rows, self._completed(x, rows).numpy()
 
 
-def _batches(rows: Tensor, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
+def _batches(rows: Tensor, indices: Any) -> Sequence[DenseBatch | SharedDenseBatch]:
     """Batches of gathered rows for indices (steps, chains, rows), or (steps, rows) if shared."""
     if indices.ndim == 3 and indices.shape[1] > 1:
         return [DenseBatch(x) for x in rows.view(*indices.shape, -1).unbind(0)]

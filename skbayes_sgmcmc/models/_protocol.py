@@ -387,6 +387,9 @@ class Model:
     #: arrays theta (chains, draws, n_parameters) and temperatures (draws,) to an array
     #: (chains, draws, n_kept - n_parameters). Other models have them in their state
     draw_recorded: Any = None
+    #: whether all of the model's operations are known to be recordable on a GPU (CUDA graphs): they
+    #: keep their memory and never wait. Other models can be recorded with ``compiled=True``
+    recordable: bool = False
     #: models that can have a Gaussian as prior override this by ``with_past(past, near)``: a model
     #: of later rows of a stream, with the prior ``past``, unless it is None, and with its maximum
     #: near a position, if that is given

@@ -71,6 +71,8 @@ class LinearModel(CurvedModel):
         the hyperprior's ``inputs`` is true.
     """
 
+    recordable = True
+
     def __init__(
         self,
         n_features: int,

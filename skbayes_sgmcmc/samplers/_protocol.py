@@ -203,6 +203,13 @@ class Sampler(BaseEstimator):
     def rescale(self, state: State, ratio: float) -> None:
         """Adapt the state after the schedule has changed eta by the factor ``ratio``."""
 
+    def numbers(self, step: Step) -> tuple[Any, ...]:
+        """Numbers of a step, beside eta and T, by which its operations differ from another's.
+
+        A step that was recorded on a GPU holds for steps with the same numbers.
+        """
+        return step.tuning, step.progress, step.burnt_in
+
     def prepare(self, theta: Tensor, state: State, step: Step) -> None:
         """Add to the state what the steps of a chunk need and it lacks, before the first of them.
 

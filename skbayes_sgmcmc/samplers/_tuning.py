@@ -16,6 +16,7 @@ also makes steps shorter.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -113,6 +114,9 @@ class EnergyTuned(Sampler):
     def tunes(self, step: Step) -> bool:
         """Whether this step adapts the step size."""
         return step.tuning and step.guessed and step.noise > 0.0
+
+    def numbers(self, step: Step) -> tuple[Any, ...]:
+        return (step.progress,) if self.tunes(step) else ()
 
     def prepare(self, theta: Tensor, state: State, step: Step) -> None:
         if step.tuning and step.guessed and "square" not in state:

@@ -132,6 +132,9 @@ class MCLMC(Sampler):
             state["batches"] = torch.zeros_like(one)
         return state
 
+    def numbers(self, step: Step) -> tuple[Any, ...]:
+        return step.tuning, step.progress
+
     def prepare(self, theta: Tensor, state: State, step: Step) -> None:
         state["energy"] = state["energy"].double()  # earlier chains' are in the run's precision
 

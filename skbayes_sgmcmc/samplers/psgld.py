@@ -149,6 +149,9 @@ class PSGLD(Sampler):
             state["slope"] = torch.zeros_like(theta)
         return state
 
+    def numbers(self, step: Step) -> tuple[Any, ...]:
+        return (self.share(step),)
+
     def end_burn_in(self, state: State) -> None:
         if self.adapt == "burn_in":
             state.pop("adapting", None)

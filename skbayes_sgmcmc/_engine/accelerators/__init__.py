@@ -20,10 +20,12 @@ from .fused_steps import FusedSteps
 from .linear_momentum import LinearMomentum
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel, PerceptronKernel
+from .recorded_steps import RecordedSteps
 
 __all__ = ["ACCELERATORS", "Offer", "choose", "equip", "offers"]
 
 ACCELERATORS: tuple[Accelerator, ...] = (
+    RecordedSteps(),
     CUDAGraph(),
     LinearSGLD(),
     LinearMomentum(),

@@ -30,6 +30,8 @@ class Engine:
     kernel: Any = None
     block: Any = None
     evaluator: type[Evaluator] = Evaluator
+    #: ``recorder(chains)`` takes each step, with its rows and its noise, in place of the integrator
+    recorder: Any = None
     #: whether random numbers come from the compiled generator
     philox: bool = False
     #: whether steps make their own noise, so that the loop makes none

@@ -11,7 +11,8 @@ before, and networks with latent variables have not been measured (docs/results/
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +78,15 @@ class GraphedEvaluator(Evaluator):
         super().__init__(*parts, **options)
         self._recordings: dict[str, Recording] = {}
         self._filled: Batch | None = None
+        self._replays = True
+
+    @contextmanager
+    def without_replays(self) -> Iterator[None]:
+        self._replays = False
+        try:
+            yield
+        finally:
+            self._replays = True
 
     def gradient(self, phi: Tensor) -> Tensor:
         return self._called("gradient", phi)[0]
@@ -86,6 +96,8 @@ class GraphedEvaluator(Evaluator):
         return value, g
 
     def _called(self, name: str, phi: Tensor) -> Tensors:
+        if not self._replays:
+            return self._eager(name, phi, self.batch)
         memory = [tensor.data_ptr() for tensor in self.state.values()]
         known = self._recordings.get(name)
         if known is None or known.memory != memory:  # later chunks may read less of the state

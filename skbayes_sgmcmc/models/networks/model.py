@@ -88,7 +88,7 @@ class NetworkModel(Model):
             self._passes = InTurn(self._passes)
         self.single_precision = network.single_precision or low
         self.augment = augment
-        self.counts_products = network.counts_products
+        self.counts_products, self.recordable = network.counts_products, network.recordable
         self.sums_rows = not network.buffers  # batch norms mix the rows
         self.shapes = network.shapes | likelihood.shapes
         self.n_network = sum(network.sizes)

@@ -68,6 +68,8 @@ class ModuleNetwork(Network):
         The module has a batch norm without running statistics.
     """
 
+    recordable = False  # a module may do anything
+
     #: the choice by rows was measured on perceptrons only (docs/networks.md)
     sampler = "psgld"
     #: multiplications of the outputs of a row, if they are known

@@ -69,6 +69,8 @@ class Network:
     ends_in_outputs: bool = True
     #: whether outputs are linear in theta
     linear: bool = False
+    #: whether its operations are known to be recordable on a GPU
+    recordable: bool = True
     #: whether ``row_products`` are all that a row takes; a user's module may have frozen parts
     counts_products: bool = False
     #: whether rows may be a ``SparseBatch``
@@ -165,6 +167,7 @@ class ReferenceClass(Network):
         self.shapes, self.fan_in = network.shapes, network.fan_in
         self.buffers, self.single_precision = network.buffers, network.single_precision
         self.linear, self.takes_sparse = network.linear, network.takes_sparse
+        self.recordable = network.recordable
 
     @property
     def row_products(self) -> int:

@@ -1,0 +1,165 @@
+"""Whole steps that are recorded once as a CUDA graph and then replayed.
+
+The time of a step of a small model on a GPU is the time to launch its operations, one by one: those
+that gather rows, make noise, compute the gradient and move the chains. A replay launches all of
+them at once. What differs from step to step is in the GPU's memory: positions and states, counters
+of random numbers, and how many steps of the chunk have been taken, by which row numbers are read.
+What Python knows, such as the step size, is constant in a recording, which holds as long as these
+numbers stay the same. A step with new numbers is taken operation by operation, and recorded when
+they come a second time. Before a recording is used, it is compared with the step itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..._data.chain_random import counts
+from ..._exceptions import not_allowed
+from ...samplers import TABLE
+from ..recipe import Recipe
+from . import cuda_graphs
+from ._base import Accelerator, Engine
+
+if TYPE_CHECKING:
+    from ..chains import Chains
+
+
+class StepRecorder:
+    """Takes the steps of a group of chains, and records those whose numbers come again.
+
+    Raises
+    ------
+    ValueError
+        A step cannot be recorded.
+    """
+
+    def __init__(self, chains: Chains):
+        self._chains = chains
+        device = chains.phi.device
+        #: number of steps of the chunk that were taken, on the device
+        self._place = torch.zeros(1, dtype=torch.int64, device=device)
+        self._rows: Tensor | None = None
+        self._numbers: tuple[Any, ...] = ()
+        self._tensors: list[Tensor] = []
+        self._replay: Callable[[], Any] | None = None
+
+    def begin(self, rows: Tensor | None, longest: int) -> None:
+        """Take row numbers (chains, steps, size) of a chunk of at most ``longest`` steps."""
+        self._place.zero_()
+        if rows is None:
+            return
+        if self._rows is None:
+            # a recording is made with steps after this one, which may be the last of the chunk
+            length = longest + cuda_graphs.WARM_UP + 1
+            self._rows = rows.new_zeros(length, len(rows), rows.shape[2])
+        self._rows[: rows.shape[1]].copy_(rows.swapaxes(0, 1))
+
+    def draw(self) -> None:
+        """Give the chains the rows and the noise of the next step."""
+        chains = self._chains
+        if self._rows is not None:
+            by_step = self._rows.index_select(0, self._place)
+            chains.evaluator.batch = next(chains.minibatches.gather(by_step, None))
+            self._place.add_(1)
+        elif not chains.evaluator.batch.fields:
+            chains.evaluator.batch = next(chains.minibatches.chunk(None, 1, chains.rng))
+        chains.last_step.xi = chains.rng.normal(chains.phi.shape[1], dtype=chains.phi.dtype)
+
+    def move(self) -> None:
+        """Take the step, operation by operation."""
+        chains = self._chains
+        chains.engine.integrator(chains.sampler, chains.phi, chains.state, chains.last_step)
+
+    def __call__(self) -> None:
+        """Draw rows and noise, and take the step."""
+        chains, step = self._chains, self._chains.last_step
+        numbers = step.eta, step.temperature, step.same_target, *chains.sampler.numbers(step)
+        tensors = self._used()
+        same = len(tensors) == len(self._tensors)
+        same = same and all(a is b for a, b in zip(tensors, self._tensors, strict=True))
+        if not same or numbers != self._numbers:
+            self._numbers, self._tensors, self._replay = numbers, tensors, None
+            self._compute()
+        elif self._replay is None:
+            self._replay = self._recorded()
+        else:
+            self._replay()
+
+    def _compute(self) -> tuple[Tensor]:
+        self.draw()
+        self.move()
+        return (self._chains.phi,)
+
+    def _used(self) -> list[Tensor]:
+        """The tensors that a recording reads and that the step does not make."""
+        chains = self._chains
+        return [chains.phi, *chains.state.values(), *chains.evaluator.state.values()]
+
+    def _recorded(self) -> Callable[[], Any]:
+        """Take a step by its recording, which is returned."""
+        changed = [*self._used(), self._place, *self._chains.rng.tensors()]
+        before = [each.clone() for each in changed]
+
+        def go_back() -> None:
+            for each, values in zip(changed, before, strict=True):
+                each.copy_(values)
+
+        start = before[0]
+        try:
+            with self._chains.evaluator.without_replays():
+                replay = cuda_graphs.record(self._compute)[1]
+                go_back()
+                self._compute()
+            move = self._chains.phi - start
+            go_back()
+            replay()
+            bound = cuda_graphs.TOLERANCE * float(move.nan_to_num(0.0, 0.0, 0.0).abs().max())
+            found = self._chains.phi - start
+            if not torch.allclose(found, move, rtol=0.0, atol=bound, equal_nan=True):
+                raise RuntimeError("a replay differs from it")
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise not_allowed(
+                "compiled=True is not allowed here: the steps can't be recorded as a CUDA graph "
+                f"({error}); give compiled=False."
+            ) from error
+        return replay
+
+
+class RecordedSteps(Accelerator):
+    """Whole steps as a CUDA graph, and gradients as one in steps whose numbers do not stay."""
+
+    name = "cuda_steps"
+    numba = False
+
+    def why_not(self, recipe: Recipe) -> str | None:
+        sampler, rows = recipe.sampler, recipe.minibatches
+        if recipe.device not in cuda_graphs.DEVICES:
+            return f"it needs a GPU, and the device is {recipe.device!r}."
+        if not counts(recipe.device):
+            return "random numbers are not functions of counters."
+        if type(sampler) not in {kind for kind, _ in TABLE.values()} or recipe.cell.whole_chunks:
+            return "it is for the package's samplers that take steps."
+        if sampler.full_data:
+            return "the sampler accepts or rejects steps."
+        if rows.odds is not None or rows.data.augment is not None:
+            return "rows are drawn with odds, or change at random at every step."
+        if not rows.data.by_tensor:
+            return "it is for dense rows on the GPU."
+        if rows.divided:
+            return "several ranks share the minibatches."
+        return None
+
+    def pays(self, recipe: Recipe) -> bool:
+        return recipe.target.model.recordable
+
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
+        if cuda_graphs.CUDAGraph().why_not(recipe) is None:
+            engine = cuda_graphs.CUDAGraph().equip(engine, recipe)
+        return replace(engine, recorder=StepRecorder)
