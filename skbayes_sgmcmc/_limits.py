@@ -106,6 +106,8 @@ class Limits:
     #: (docs/results/network_speed.md); updated latent variables, with ``latent_numbers`` for a step
     #: (docs/results/sparse_speed.md); words of all documents (docs/results/lda_speed.md)
     worth_steps: int = 10**9
+    #: numbers of all chains and steps for which updates that torch compiles save their seconds
+    worth_fusing: int = 2**38
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000
     worth_words: int = 5000

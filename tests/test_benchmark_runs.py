@@ -2,12 +2,9 @@
 
 import sys
 import types
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 
@@ -57,53 +54,3 @@ if not broken.exists():
 
 
 # steps that are recorded whole (gpu.py)
-
-
-@pytest.fixture
-def recorded_steps(monkeypatch):
-    """A function that makes recorded steps of a small perceptron, given a sampler."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    import _gpu_alternatives
-    import _gpu_steps
-
-    sizes = (6, 3, 2)
-    workload = _gpu_steps.Workload(
-        "mlp", None, None,
-        partial(_gpu_steps.BayesianMLPClassifier, hidden_layer_sizes=3), 10, (2,), (6,), sizes,
-    )  # fmt: skip
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(50, 6)).astype(np.float32), rng.integers(0, 2, 50)
-
-    def make(sampler, integrator):
-        ours = _gpu_steps.Ours(workload, X, y, 2, "cpu", sampler, integrator=integrator)
-        return _gpu_alternatives.RecordedSteps(ours, "cpu", 1)
-
-    return make
-
-
-def test_a_recorded_step_is_a_step(recorded_steps):
-    """Each takes new rows and new noise, and moves the chains as SGLD's equation says."""
-    steps = recorded_steps("sgld", "euler")
-    chains, step, seen = steps.chains, steps.chains.last_step, []
-    for _ in range(2):
-        before = chains.phi.clone()
-        steps(1)
-        batch, xi = chains.evaluator.batch, steps.xi.clone()
-        moved = chains.phi.clone()
-        with torch.no_grad():
-            g = chains.evaluator.gradient(before)
-        expected = before - step.eta * g + np.sqrt(2.0 * step.noise) * xi
-        np.testing.assert_allclose(moved, expected, rtol=1e-5, atol=1e-7)
-        seen.append((batch.fields["x"], xi))
-    assert not torch.equal(seen[0][0], seen[1][0])
-    assert not torch.equal(seen[0][1], seen[1][1])
-
-
-def test_steps_of_default_networks_are_recorded(recorded_steps):
-    """MCLMC's, too, whose state stays where it was recorded."""
-    steps = recorded_steps("mclmc", "leapfrog")
-    held = {name: tensor.data_ptr() for name, tensor in steps.chains.state.items()}
-    before = steps.chains.phi.clone()
-    steps(3)
-    assert held == {name: tensor.data_ptr() for name, tensor in steps.chains.state.items()}
-    assert (steps.chains.phi != before).all()

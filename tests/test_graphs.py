@@ -1,4 +1,4 @@
-"""Replayed gradients: the same draws as without, with a stand-in for CUDA's recorder.
+"""Replayed steps and gradients: the same draws as without, with a stand-in for CUDA's recorder.
 
 The stand-in computes at every replay what was recorded, from the memory that the recording read and
 into the memory that it returned, as a CUDA graph does. What only a GPU can show is not tested here.
@@ -6,29 +6,36 @@ into the memory that it returned, as a CUDA graph does. What only a GPU can show
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
+from _inside import limits
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleClassifier,
     SparseBayesianClassifier,
+    SparseBayesianRegressor,
     SpikeSlab,
     sample,
 )
+from skbayes_sgmcmc._data import chain_random
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
-from skbayes_sgmcmc._engine.accelerators import model_kernels
+from skbayes_sgmcmc._engine.accelerators import model_kernels, recorded_steps
 from skbayes_sgmcmc.models._protocol import Model
 from skbayes_sgmcmc.priors import LearnedScale
 from skbayes_sgmcmc.samplers import PSGLD
+from skbayes_sgmcmc.schedules import BlockDecay, Polynomial
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -231,3 +238,114 @@ def test_rows_of_another_kind_are_not_recorded(recorder):
     with pytest.raises(ValueError, match="cuda_graph: it is for dense rows of networks"):
         BayesianLogisticRegression(compiled=True, **SETTINGS | {"prior_scale": 1.0}).fit(X, y)
     assert recorder.recordings == 0
+
+
+# whole steps --------------------------------------------------------------------------------------
+
+
+class StepRecorder(Recorder):
+    """Stands in for recordings of whole steps, which leave Python as it was.
+
+    What a step leaves for the latent variables is in the memory of the recording.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.of_gradients = Recorder()
+
+    def __call__(self, compute):
+        if not isinstance(compute, partial):
+            return self.of_gradients(compute)
+        compute()
+        compute()
+        self.recordings += 1
+        evaluator = compute.func.__self__._chains.evaluator
+        left = evaluator.aux
+
+        def replay():
+            self.replays += 1
+            before = evaluator.aux
+            compute()
+            for name, values in evaluator.aux.items():
+                left[name].copy_(values)
+            evaluator.aux = before
+
+        return (), replay
+
+
+@pytest.fixture
+def step_recorder(monkeypatch, recorder):
+    found = StepRecorder()
+    monkeypatch.setattr(_graphs, "record", found)
+    for module in (chain_random, recorded_steps):
+        monkeypatch.setattr(module, "counts", lambda device: True)
+    return found
+
+
+GIVEN = {"prior_scale": 1.0, "step_size": 1e-3}
+#: no network of NETWORKS
+OTHERS = {
+    "logistic": (BayesianLogisticRegression, GIVEN | {"preconditioner": None}),
+    "logistic, learned": (BayesianLogisticRegression, GIVEN | {"prior_scale": "learned"}),
+    "counts": (BayesianGLMRegressor, GIVEN | {"likelihood": "poisson", "preconditioner": None}),
+    "sparse": (SparseBayesianClassifier, FIVE | {"dtype": "float64"}),
+    "sparse regressor": (SparseBayesianRegressor, FIVE | {"dtype": "float64"}),
+}
+
+
+def both(name, **settings):
+    """Fits with and without recordings, long enough for several chunks."""
+    kind, parameters = (NETWORKS | OTHERS)[name]
+    given = SETTINGS | {"n_draws": 30} | parameters | settings
+    if "sparse" in name:
+        given.pop("prior_scale")
+    with limits(device_steps=32):
+        return [kind(**given, compiled=compiled).fit(X, y) for compiled in (False, True)]
+
+
+@pytest.mark.parametrize("name", [*NETWORKS, *OTHERS])
+def test_steps_are_the_same_when_recorded(step_recorder, name):
+    """Rows, noise and latent variables, too; more than half of the 100 steps are replays."""
+    plain, recorded = both(name)
+    assert recorded.compiled_ == ("cuda_steps",) and plain.compiled_ == ()
+    assert step_recorder.recordings >= 1 and step_recorder.replays > 50
+    for block, draws in plain.posterior_.draws.items():
+        np.testing.assert_array_equal(recorded.posterior_[block], draws)
+
+
+def test_steps_of_another_size_are_recorded_anew(step_recorder):
+    """A step size that is halved every 25 steps; one that always changes is never recorded."""
+    halved = BlockDecay(0.01, every=25, factor=0.5)
+    for schedule, replayed in ((halved, True), (Polynomial(0.01, 0.001), False)):
+        step_recorder.recordings = step_recorder.replays = 0
+        plain, recorded = both("mlp", step_size=schedule)
+        assert (step_recorder.recordings >= 4) == replayed == (step_recorder.replays > 50)
+        for block, draws in plain.posterior_.draws.items():
+            np.testing.assert_array_equal(recorded.posterior_[block], draws)
+
+
+def test_a_recorded_step_that_does_not_follow_is_refused(monkeypatch, step_recorder):
+    def blind(compute):
+        whole = isinstance(compute, partial)
+        return ((), lambda: None) if whole else step_recorder(compute)
+
+    monkeypatch.setattr(_graphs, "record", blind)
+    with pytest.raises(ValueError, match="steps can't be recorded .*a replay differs from it"):
+        fitted("mlp", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["likelihood apart", "splitting", "mclmc"])
+def test_fused_updates_are_the_same_to_rounding(monkeypatch, step_recorder, name):
+    """Torch traces every operation between the gradients; the compiler is another matter."""
+    monkeypatch.setattr(recorded_steps, "BACKEND", "eager")
+    with limits(worth_fusing=0):
+        plain, fused = both(name, dtype="float64")
+    assert fused.compiled_ == ("cuda_steps", "fused_updates")
+    for block, draws in plain.posterior_.draws.items():
+        np.testing.assert_allclose(fused.posterior_[block], draws, rtol=1e-6, atol=1e-9)
+
+
+def test_short_runs_are_not_fused(step_recorder):
+    with limits(worth_fusing=10**9):
+        assert both("mlp")[1].compiled_ == ("cuda_steps",)

@@ -336,16 +336,26 @@ def test_the_kernel_gives_the_same_bits(monkeypatch):
     monkeypatch.delitem(sys.modules, name, raising=False)
     kernel = importlib.import_module(name)
     monkeypatch.delitem(sys.modules, name)
-    assert counters.is_right(kernel.fill_normal, torch.device("cpu"))
+    assert counters.are_right(kernel, torch.device("cpu"))
 
 
-def test_a_kernel_with_other_bits_is_noticed():
-    """One that rounds otherwise, as fused products and sums would."""
+@cases("part", ["normals", "words"])
+def test_a_kernel_with_other_bits_is_noticed(part):
+    """One that rounds otherwise, as fused products and sums would, or has one word wrong."""
 
-    def other(out, keys, begin):
-        w = philox_words.words(keys, begin[:, None] + torch.arange(3 * 256), counters.NORMAL)
-        numbers = philox_words.box_muller(w).view(2, 3, -1)[..., :1022]
-        out.copy_(numbers)
-        out[1, 2, 7] = torch.nextafter(numbers[1, 2, 7], torch.tensor(9.0))
+    class Other:
+        @staticmethod
+        def fill_normal(out, keys, begin):
+            w = philox_words.words(keys, begin[:, None] + torch.arange(3 * 256), counters.NORMAL)
+            numbers = philox_words.box_muller(w).view(2, 3, -1)[..., :1022]
+            out.copy_(numbers)
+            if part == "normals":
+                out[1, 2, 7] = torch.nextafter(numbers[1, 2, 7], torch.tensor(9.0))
 
-    assert not counters.is_right(other, torch.device("cpu"))
+        @staticmethod
+        def fill_words(out, keys, begin, kind):
+            out.copy_(philox_words.words(keys, begin[:, None] + torch.arange(out.shape[1]), kind))
+            if part == "words":
+                out[1, 299, 3] ^= 1
+
+    assert not counters.are_right(Other, torch.device("cpu"))

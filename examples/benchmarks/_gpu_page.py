@@ -4,20 +4,15 @@ from _common import markdown_table
 from _images import Experiment
 from _records import UNKNOWN
 
-#: what no record says of the runs of a commit
-NOTES = {
-    "cdc53d827673": "Default networks could not be recorded as a CUDA graph: their learned scales "
-    "are latent variables, which graphs refused. Since then the gradients of networks with learned "
-    "scales, of sparse models and of MCLMC are recorded. Each chain had a generator of its own, "
-    "whose launches took a fifth of the time of the kernels; since then the random numbers of all "
-    "chains are made together, and sums by index have a fixed order, so that a GPU repeats its "
-    "draws. None of this is measured yet. The cells of the convolutional network diverged at a "
-    "step size of 1e-4 with T = 1, and have the settings of P5 since then. The cell of bare torch "
-    "as a graph ended in an assertion on the device; it gathers its rows before the graph since "
-    "then, and the cause is not known. The fits of default estimators include the first use of "
-    'CUDA in a process. `device="auto"` took the GPU for all of them, and takes it for LDA alone '
-    "since then.",
-}
+#: what the records of a commit were, if others have taken their place
+BEFORE = (
+    "The first runs, on an H100 at commit cdc53d827673, recorded gradients alone, with a generator "
+    "for each chain, and nothing of networks with learned scales. In units of jax's time on that "
+    "card, a step of the perceptron took 2.2 with one chain and 2.6 with 32, and one of 32 "
+    "logistic regressions 16.7; 1,024 logistic regressions took 13 ms a step; 26 of 124 tests "
+    'failed; and of eight fits of default estimators, `device="auto"` made six slower by more than '
+    "a tenth. The experiments below are of that commit."
+)
 
 BODY = """
 {findings}
@@ -26,8 +21,12 @@ BODY = """
 
 Every time of a step is the smallest of three repeats after a warm-up, on the clock, with the GPU
 waited for. "Launches" are calls of the CUDA runtime in a step. TFLOP/s are those that torch counts
-for bare SGD, and GB/s the least traffic of a step (each number of a chain eight times). "Gradient
-graph" is `compiled=True`. Other ways replace parts of the package, to see what they would save.
+for bare SGD, and GB/s the least traffic of a step (each number of a chain eight times). "Recorded"
+are whole steps as a CUDA graph, "eager" is `compiled=False`; "fused" has updates that
+`torch.compile` has made, which long runs have. TF32 is torch's own switch,
+`torch.set_float32_matmul_precision("high")`, and bfloat16 is `precision="bfloat16"`. jax has its
+own default for products, which is TF32 on these cards. "GiB" is the most memory that a fit and its
+steps took.
 
 The benchmark needs a checkout, torch with CUDA, numpy, scikit-learn, pytest and Pillow, and 62 MB
 of data in `SKBAYES_DATA`: `mnist.npz`, `fashion_mnist.npz`, `cifar10_jpeg.npz`, `a9a.npz` and
@@ -44,7 +43,6 @@ cells are stored, so the same command goes on from there; a process that CUDA ha
 replaced.
 """
 
-GRAPH = " (gradient graph)"
 HEADINGS = {
     "copy_gb_per_s": "copies, GB/s",
     "float32_tflops": "float32, TFLOP/s",
@@ -55,6 +53,7 @@ HEADINGS = {
     "n_parameters": "parameters",
     "wall": "seconds",
     "cuda": "CUDA",
+    "gib": "GiB",
 }
 
 
@@ -66,7 +65,6 @@ def body(results, records):
         "Experiments of the papers": table_of_experiments(results.get("experiments", ())),
         "The card": table(results.get("card", ())),
         "Steps": table(results.get("steps", ())),
-        "Other ways to take the same steps": table(results.get("alternatives", ())),
         "Predictions": table(results.get("predictions", ())),
         "Small models on both devices": table(results.get("devices", ())),
         "Other experiments": table(others(results.get("experiments", ()))),
@@ -82,9 +80,9 @@ def body(results, records):
 def findings(results, records):
     yield from _of_jax(results)
     yield from _of_fits(results)
-    many = _step_times(results).get(("logistic", 1024), {})
+    many = _step_times(results).get(("logistic", 1024))
     if many:
-        yield f"1,024 chains of logistic regression take {min(many.values()):.1f} ms a step."
+        yield f"1,024 chains of logistic regression take {many:.2f} ms a step."
     for _, found in results.get("tests", ()):
         n = found["passed"] + found["failed"]
         causes = "".join(f" {line.rstrip('.')}." for line in found["failures"][:5])
@@ -92,14 +90,13 @@ def findings(results, records):
     commits = {record["commit"] for record in records.used.values()} - {None}
     if commits:
         yield f"Commits: {', '.join(sorted(commits))}."
-    yield from (NOTES[commit] for commit in sorted(commits) if commit in NOTES)
+    yield BEFORE
 
 
 def _of_jax(results):
     ratios = [
-        f"{name} ({_chains(chains)}) {ours[0] / theirs:.1f}"
-        for (name, chains), (ours, _, theirs) in _pairs(results).items()
-        if ours is not None
+        f"{name} ({_chains(chains)}) {ours / theirs:.1f}"
+        for (name, chains), (ours, theirs) in _pairs(results).items()
     ]
     if ratios:
         yield (
@@ -156,41 +153,33 @@ def _chains(n):
     return f"{n:,} chain" + "s" * (n > 1)
 
 
-def _step_times(results):
-    """Milliseconds of SGLD's steps in the package, by workload, chains and way."""
-    found = {}
-    for cell, numbers in results.get("steps", ()):
-        way = cell.settings["way"]
-        if way.startswith("ours, sgld"):
-            place = cell.settings["workload"], cell.settings["chains"]
-            found.setdefault(place, {})[way] = numbers["ms"]
-    return found
+def _step_times(results, way="sgld, recorded"):
+    """Milliseconds of a step, by workload and number of chains."""
+    return {
+        (cell.settings["workload"], cell.settings["chains"]): numbers["ms"]
+        for cell, numbers in results.get("steps", ())
+        if cell.settings["way"] == way
+    }
 
 
 def _pairs(results):
-    """By workload and chains: the package's best time, that of other ways, and jax's."""
-    times, others = _step_times(results), {}
-    for cell, numbers in results.get("alternatives", ()):
-        if "bfloat16" not in cell.settings["way"] and "TF32" not in cell.settings["way"]:
-            place = cell.settings["workload"], cell.settings["chains"]
-            known = others.get(place, (float("inf"), ""))
-            others[place] = min(known, (numbers["ms"], cell.settings["way"]))
-    found = {}
+    """By workload and chains: the package's time and jax's."""
+    times, found = _step_times(results), {}
     for cell, numbers in results.get("jax", ()):
         place = cell.settings["workload"], cell.settings["chains"]
-        ours = min((ms, way) for way, ms in times[place].items()) if place in times else None
-        found[place] = ours, others.get(place), numbers["ms"]
+        if place in times:
+            found[place] = times[place], numbers["ms"]
     return found
 
 
 def beside_jax(results):
-    header = ["", "chains", "ours, ms", "best other way, ms", "jax, ms", "ours / jax"]
-    rows = []
-    for (name, chains), (ours, other, theirs) in _pairs(results).items():
-        ratio = "" if ours is None else f"{ours[0] / theirs:.1f}"
-        ours = "" if ours is None else f"{ours[0]:.3f}{GRAPH * ('graph' in ours[1])}"
-        other = "" if other is None else f"{other[0]:.3f} ({other[1]})"
-        rows.append([name, chains, ours, other, f"{theirs:.3f}", ratio])
+    eager = _step_times(results, "sgld, eager")
+    rows = [
+        [name, chains, f"{eager[name, chains]:.3f}" if (name, chains) in eager else "",
+         f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}"]
+        for (name, chains), (ours, theirs) in _pairs(results).items()
+    ]  # fmt: skip
+    header = ["", "chains", "eager, ms", "recorded, ms", "jax, ms", "recorded / jax"]
     return markdown_table(header, rows) if rows else ""
 
 

@@ -4,6 +4,7 @@ A :class:`Workload` is a model with its data; ``bare`` and ``ours`` return a fun
 steps. Rehearsals on a CPU take the same ways, with a stand-in for what only CUDA has.
 """
 
+import contextlib
 import functools
 import itertools
 import sys
@@ -30,6 +31,7 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
 )
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs
+from skbayes_sgmcmc._limits import LIMITS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from resnet import ResNet20
@@ -59,7 +61,6 @@ class Workload:
     chains: tuple[int, ...]
     input_shape: tuple[int, ...]
     sizes: tuple[int, ...] | None = None  # of a perceptron, for jax
-    samplers: tuple[str, ...] = ("sgld", "psgld", "sghmc")
     options: dict[str, Any] = field(default_factory=dict)
 
     def data(self, small):
@@ -106,13 +107,13 @@ def workloads(small):
         Workload("resnet20", cifar10, lambda: ResNet20(10, width=width),
                  lambda **s: BayesianModuleClassifier(partial(ResNet20, width=width),
                      input_shape=(3, 32, 32), **s), 20 if small else 128, (1, 2) if small else
-                 (1, 4), (3, 32, 32), samplers=("sghmc",)),
+                 (1, 4), (3, 32, 32)),
         Workload("module", mnist, lambda: mlp_module(sizes),
                  lambda **s: BayesianModuleClassifier(lambda n_outputs: mlp_module(sizes), **s),
-                 100, many[:3], (784,), samplers=("sgld",)),
+                 100, many[:3], (784,)),
         Workload("logistic", dense_a9a, lambda: nn.Linear(123, 1),
                  lambda **s: BayesianLogisticRegression(preconditioner=None, **s), 300,
-                 (1, 2) if small else (1, 32, 1024), (123,), (123, 2), ("sgld",)),
+                 (1, 2) if small else (1, 32, 1024), (123,), (123, 2)),
     ]  # fmt: skip
     return {workload.name: workload for workload in found}
 
@@ -270,6 +271,8 @@ TOUCHES = 8
 
 def ours_numbers(workload, small, chains, device, steps, **settings):
     """Time of a step, what it launches, and what of the card it uses."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     X, y = workload.data(small)
     run = Ours(workload, X, y, chains, device, **settings)
     seconds = step_time(run, steps, device)
@@ -278,11 +281,63 @@ def ours_numbers(workload, small, chains, device, steps, **settings):
     traffic = 4 * TOUCHES * run.n_parameters * chains
     return {
         "ms": 1e3 * seconds,
-        "launches": launches(run, min(steps, 20), device),
+        "launches": launches(run, min(steps, LIMITS.device_steps), device),
         "tflops": 1e-12 * work / seconds,
         "least_gb_per_s": 1e-9 * traffic / seconds,
         "n_parameters": run.n_parameters,
+        "gib": torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0,
     }
+
+
+@contextlib.contextmanager
+def tf32():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextlib.contextmanager
+def fused():
+    """Updates that torch compiles, however short a run is."""
+    before, LIMITS.worth_fusing = LIMITS.worth_fusing, 0
+    try:
+        yield
+    finally:
+        LIMITS.worth_fusing = before
+
+
+def fixed_convolutions():
+    """Convolutions whose sums do not depend on the order of arrival of threads."""
+    return torch.backends.cudnn.flags(enabled=True, deterministic=True)
+
+
+#: what a way of steps needs beside ``compiled=True``: settings, and a context
+WAYS = {
+    "eager": ({"compiled": False}, contextlib.nullcontext),
+    "recorded": ({}, contextlib.nullcontext),
+    "recorded, TF32": ({}, tf32),
+    "recorded, bfloat16": ({"precision": "bfloat16"}, contextlib.nullcontext),
+    "recorded, fused": ({}, fused),
+    "recorded, learned scales": ({"prior_scale": "learned"}, contextlib.nullcontext),
+    "recorded, fixed convolutions": ({}, fixed_convolutions),
+}
+#: of P4 and P5 in every sampler's table
+EULER = ("sgld", "psgld", "sghmc")
+
+
+def way_numbers(workload, small, chains, device, steps, way, sampler):
+    """The same for a way of :data:`WAYS`; a CPU records nothing."""
+    settings, context = WAYS[way]
+    compiled = {"compiled": device == "cuda"}
+    if sampler in EULER:
+        compiled["integrator"] = "euler"
+    with context():
+        return ours_numbers(
+            workload, small, chains, device, steps, sampler=sampler, **compiled | settings
+        )
 
 
 def bare_numbers(workload, small, chains, device, steps, way):

@@ -1,4 +1,4 @@
-"""What a GPU buys: tests, steps, alternatives, predictions and the papers' experiments on one.
+"""What a GPU buys: tests, steps, predictions and the papers' experiments on one.
 
     SKBAYES_DATA=folder python examples/benchmarks/gpu.py --order first --out results
 
@@ -98,6 +98,23 @@ def card(args):
 
 
 BARE = ("eager", "graph", "compile")
+RECORDED = ("eager", "recorded")
+#: workload -> sampler -> ways of :mod:`_gpu_steps` to take its steps
+WAYS = {
+    "mlp": {
+        "sgld": (*RECORDED, "recorded, TF32", "recorded, bfloat16", "recorded, fused"),
+        "psgld": ("recorded", "recorded, fused", "recorded, learned scales"),
+        "mclmc": ("recorded", "recorded, fused", "recorded, learned scales"),
+        "sghmc": ("recorded",),
+    },
+    "cnn": {
+        "sgld": (*RECORDED, "recorded, TF32", "recorded, fixed convolutions"),
+        "psgld": ("recorded",),
+    },
+    "resnet20": {"sghmc": (*RECORDED, "recorded, TF32")},
+    "module": {"sgld": RECORDED},
+    "logistic": {"sgld": RECORDED},
+}
 
 
 def steps(args):
@@ -105,22 +122,18 @@ def steps(args):
     import _gpu_steps
 
     for workload in _gpu_steps.workloads(args.small).values():
-        samplers, counts, bare = workload.samplers, workload.chains, BARE
+        counts, bare = workload.chains, BARE
         if args.small:  # every path once
-            samplers, counts = samplers[:1], counts[-1:]
+            counts = counts[-1:]
             bare = BARE[: 2 if args.short else 3] if workload.name == "mlp" else BARE[:1]
         for chains in counts:
             n = steps_of(args, chains)
             same = (workload, args.small, chains, args.device, n)
             base = {"workload": workload.name, "chains": chains, "steps": n}
-            for sampler in samplers:
-                for compiled in (False, True) if args.device == "cuda" else (False,):
-                    if compiled and workload.name == "logistic":
-                        continue  # no graph of its design
-                    way = f"ours, {sampler}" + (", gradient graph" if compiled else "")
-                    run = partial(_gpu_steps.ours_numbers, *same, sampler=sampler,
-                                  compiled=compiled)  # fmt: skip
-                    yield cell_of("steps", base | {"way": way}, run)
+            for sampler, ways in WAYS[workload.name].items():
+                for way in ways[:1] if args.small and workload.name != "mlp" else ways:
+                    run = partial(_gpu_steps.way_numbers, *same, way, sampler)
+                    yield cell_of("steps", base | {"way": f"{sampler}, {way}"}, run)
             for way in bare:
                 run = partial(_gpu_steps.bare_numbers, *same, way)
                 needs = 60.0 if way == "compile" else 10.0
@@ -139,24 +152,6 @@ def cell_of(stage, settings, run, needs=10.0):
     parts = [str(value) for key, value in settings.items() if key not in UNNAMED]
     name = "-".join([stage, *parts]).replace(", ", "-").replace(" ", "-")
     return Cell(name, run, settings, needs)
-
-
-def alternatives(args):
-    import _gpu_alternatives
-    import _gpu_steps
-
-    found = _gpu_steps.workloads(args.small)
-    plans = [("mlp", 1, "sgld"), ("mlp", 32, "sgld"), ("mlp", 1, "psgld"), ("cnn", 1, "psgld"),
-             ("cnn", 4, "sgld"), ("module", 4, "sgld"), ("resnet20", 1, "sghmc")]  # fmt: skip
-    if args.small:
-        plans = [("mlp", 2, "psgld")]
-    for name, chains, sampler in plans:
-        workload, n = found[name], steps_of(args, chains)
-        for way in _gpu_alternatives.WAYS:
-            run = partial(_gpu_alternatives.numbers, way, workload, args.small, chains,
-                          args.device, n, sampler)  # fmt: skip
-            settings = {"workload": name, "chains": chains, "sampler": sampler, "way": way}
-            yield cell_of("alternatives", settings | {"steps": n}, run, 15.0)
 
 
 def in_jax(args):
@@ -292,7 +287,6 @@ STAGES = {
     "tests": tests,
     "card": card,
     "steps": steps,
-    "alternatives": alternatives,
     "jax": in_jax,
     "fits": fits,
     "predictions": predictions,
@@ -310,25 +304,29 @@ def _orders():
     def names(stage, workload, chains, *ways):
         return [f"{stage}-{workload}-{chains}-{way}" for way in ways]
 
-    sgld = "ours-sgld", "ours-sgld-gradient-graph"
-    ways = "chunk-graph", "chunk-graph-TF32", "one-generator"
+    recorded = "sgld-recorded"
     first = ["card"]
     for workload, chains in (("mlp", 1), ("mlp", 32), ("cnn", 1)):
-        first += [*names("steps", workload, chains, *sgld), f"jax-{workload}-{chains}"]
+        first += [*names("steps", workload, chains, recorded), f"jax-{workload}-{chains}"]
     for chains in (32, 1, 1024):
-        first += [f"steps-logistic-{chains}-ours-sgld", f"jax-logistic-{chains}"]
+        first += [f"steps-logistic-{chains}-{recorded}", f"jax-logistic-{chains}"]
+    first += names("steps", "mlp", 256, recorded)
+    first += names("steps", "mlp", 32, "sgld-eager", "psgld-recorded", "sgld-recorded-TF32")
+    learned = "recorded", "recorded-learned-scales"
+    first += [f"steps-mlp-1-{each}-{way}" for each in ("psgld", "mclmc") for way in learned]
+    first += names("steps", "mlp", 1, "sgld-eager", "sgld-recorded-TF32", "sgld-recorded-bfloat16")
+    first += names("steps", "cnn", 1, "sgld-eager", "sgld-recorded-fixed-convolutions")
+    first += names("steps", "module", 4, "sgld-eager", recorded)
+    first += names("steps", "resnet20", 1, "sghmc-recorded", "sghmc-eager")
+    first += ["steps-logistic-1-sgld-eager", "steps-logistic-32-sgld-eager"]
+    for width in (16, 50, 100, 200):
+        first += [f"devices-mlp-{width}-{n}-{on}" for n in (1, 4) for on in ("cuda", "cpu")]
+    first += [f"devices-logistic-{n}-{on}" for n in (1, 32, 1024) for on in ("cuda", "cpu")]
     first += ["tests"]
-    first += [f"fits-{fit.replace(' ', '-')}-{on}" for fit in FITS for on in ("cuda", "cpu")]
-    first += [*names("steps", "module", 4, *sgld), "steps-mlp-256-ours-sgld-gradient-graph"]
-    first += names("steps", "resnet20", 1, "ours-sghmc", "ours-sghmc-gradient-graph")
+    fused = "sgld-recorded-fused", "psgld-recorded-fused", "mclmc-recorded-fused"
     first += [f"predictions-{on}" for on in ("cuda", "cpu")]
-    first += names("alternatives", "mlp-1", "sgld", *ways)
-    first += names("alternatives", "mlp-32", "sgld", *ways)
-    for workload in ("cnn-1-psgld", "resnet20-1-sghmc"):
-        first += [f"alternatives-{workload}-{way}" for way in ("plain", "fixed-convolutions")]
-    first += names("alternatives", "cnn-1", "psgld", "chunk-graph", "chunk-graph-TF32")
-    first += names("steps", "cnn", 1, "ours-psgld", "ours-psgld-gradient-graph")
-    first += names("steps", "mlp", 1, "ours-psgld-gradient-graph", "bare-eager", "bare-graph")
+    first += names("steps", "mlp", 32, *fused) + names("steps", "mlp", 1, fused[2])
+    first += [f"fits-{fit.replace(' ', '-')}-{on}" for fit in FITS for on in ("cuda", "cpu")]
     second = [
         "p5-200-200-psgld_t1-3", "p5-200-200-psgld_2_t1-3", "p4-1200-1200-psgld100-3",
         "d4-MNIST-sghmc_sa", "resnet20-microcanonical", "d7-start-1", "d7-90-A-SGHMC-SA-1",

@@ -1,4 +1,4 @@
-"""The normals of ``philox_words.py`` in one launch of a kernel of Triton, with the same bits.
+"""Words and normals of ``philox_words.py``, in one launch of Triton each, with the same bits.
 
 Products and sums are not fused, so that every operation is rounded as torch's are.
 """
@@ -32,7 +32,13 @@ def fill_normal(out: Tensor, keys: Tensor, begin: Tensor) -> None:
     chains, rows, n = out.shape
     grid = (triton.cdiv(-(-n // 4), BLOCK), rows, chains)
     options: dict[str, Any] = {"enable_fp_fusion": False}
-    _fill[grid](out, keys, begin, rows, n, NORMAL, BLOCK, **options)
+    _fill_normal[grid](out, keys, begin, rows, n, NORMAL, BLOCK, **options)
+
+
+def fill_words(out: Tensor, keys: Tensor, begin: Tensor, kind: int) -> None:
+    """Fill ``out`` (chains, n, 4), of int64, with the words of counters from ``begin`` on."""
+    chains, n, _ = out.shape
+    _fill_words[triton.cdiv(n, BLOCK), 1, chains](out, keys, begin, n, kind, BLOCK)
 
 
 @triton.jit
@@ -57,9 +63,9 @@ def _pair(first, second):
 
 
 @triton.jit
-def _fill(out, keys, begin, rows, n, kind: tl.constexpr, block: tl.constexpr):
+def _words(keys, begin, width, kind: tl.constexpr, block: tl.constexpr):
+    """Four words of each of a block of counters of a row, and where in the row it is."""
     row, chain = tl.program_id(1), tl.program_id(2)
-    width = (n + 3) // 4
     place = tl.program_id(0) * block + tl.arange(0, block)
     counter = tl.load(begin + chain) + row.to(tl.int64) * width + place
     a, b = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
@@ -73,12 +79,28 @@ def _fill(out, keys, begin, rows, n, kind: tl.constexpr, block: tl.constexpr):
         a, b = right ^ b ^ k, low_right
         c, d = left ^ d ^ q, low_left
         k, q = k + W_0, q + W_1
-    start = out + (chain.to(tl.int64) * rows + row) * n + 4 * place
-    for half in tl.static_range(2):
-        if half == 0:
-            one, two = _pair(a, b)
-        else:
-            one, two = _pair(c, d)
-        at = 2 * half
-        tl.store(start + at, one, mask=4 * place + at < n)
-        tl.store(start + at + 1, two, mask=4 * place + at + 1 < n)
+    return a, b, c, d
+
+
+@triton.jit
+def _write(out, n, first, second, third, fourth, block: tl.constexpr):
+    """Write four numbers of each counter of a block to a row of n numbers, one after another."""
+    values = tl.interleave(tl.interleave(first, third), tl.interleave(second, fourth))
+    at = 4 * tl.program_id(0) * block + tl.arange(0, 4 * block)
+    tl.store(out + at, values, mask=at < n)
+
+
+@triton.jit
+def _fill_normal(out, keys, begin, rows, n, kind: tl.constexpr, block: tl.constexpr):
+    row, chain = tl.program_id(1), tl.program_id(2)
+    a, b, c, d = _words(keys, begin, (n + 3) // 4, kind, block)
+    first, second = _pair(a, b)
+    third, fourth = _pair(c, d)
+    _write(out + (chain.to(tl.int64) * rows + row) * n, n, first, second, third, fourth, block)
+
+
+@triton.jit
+def _fill_words(out, keys, begin, n, kind: tl.constexpr, block: tl.constexpr):
+    a, b, c, d = _words(keys, begin, n, kind, block)
+    a, b, c, d = a.to(tl.int64), b.to(tl.int64), c.to(tl.int64), d.to(tl.int64)
+    _write(out + tl.program_id(2).to(tl.int64) * 4 * n, 4 * n, a, b, c, d, block)

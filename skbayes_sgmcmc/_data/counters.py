@@ -86,13 +86,13 @@ class Counted:
         """Standard normals (chains, rows, n) in float32; each row begins with a new counter."""
         width = -(-n // 4)
         begin = self._reserve(NORMAL, rows * width)
-        fill = _kernel(self.device)
-        if fill is not None:
+        kernels = _kernels(self.device)
+        if kernels is not None:
             out = torch.empty(len(self.keys), rows, n, device=self.device)
-            fill(out, self.keys, begin)
+            kernels.fill_normal(out, self.keys, begin)
             return out
         found = [box_muller(w).flatten(2)[..., :n]
-                 for w in self._words(NORMAL, begin, rows, width)]  # fmt: skip
+                 for w in self._rows_of_words(NORMAL, begin, rows, width)]  # fmt: skip
         return torch.cat(found, 1)
 
     def uniform(self, rows: int, n: int, dtype: torch.dtype) -> Tensor:
@@ -110,29 +110,23 @@ class Counted:
 
     def _uniforms(self, begin: Tensor, count: int, dtype: torch.dtype) -> Tensor:
         """All uniform numbers of so many words of each chain."""
-        counters = begin[:, None] + torch.arange(count, device=self.device)
-        return as_uniform(words(self.keys, counters, UNIFORM), dtype).flatten(1)
+        return as_uniform(self._words(UNIFORM, begin, count), dtype).flatten(1)
 
     def gamma(self, concentration: Tensor) -> Tensor:
         """Gamma variates of scale 1 for concentrations (chains, *shape); Marsaglia & Tsang 2000."""
-        a = concentration.reshape(len(self.keys), -1)
+        a = concentration.reshape(len(self.keys), -1, 1)
         n = a.shape[1] * ATTEMPTS
         begin = self._reserve(GAMMA, n)
-        first = begin[:, None] + ATTEMPTS * torch.arange(a.shape[1], device=self.device)
+        w = self._words(GAMMA, begin, n).view(len(self.keys), -1, ATTEMPTS, 4)
         small = a < 1.0
         d = torch.where(small, a + 1.0, a) - 1.0 / 3.0
-        found, missing = d.clone(), torch.ones_like(small)
-        for attempt in range(ATTEMPTS):
-            w = words(self.keys, first + attempt, GAMMA)
-            x = box_muller(w)[..., 0].to(a)
-            u = as_positive(w)
-            v = (1.0 + x / (3.0 * d.sqrt())) ** 3
-            bound = 0.5 * x * x + d * (1.0 - v + v.clamp(min=1e-30).log())
-            good = missing & (v > 0.0) & (u[..., 2].to(a).log() < bound)
-            found = torch.where(good, d * v, found)
-            missing = missing & ~good
-            if attempt == 0:
-                power = torch.where(small, u[..., 3].to(a) ** (1.0 / a), 1.0)
+        x, u = box_muller(w)[..., 0].to(a), as_positive(w)
+        v = (1.0 + x / (3.0 * d.sqrt())) ** 3
+        bound = 0.5 * x * x + d * (1.0 - v + v.clamp(min=1e-30).log())
+        good = (v > 0.0) & (u[..., 2].to(a).log() < bound)
+        first = good.to(torch.uint8).argmax(2, keepdim=True)  # 0 if none is good
+        found = torch.where(good.any(2, keepdim=True), d * v.gather(2, first), d)
+        power = torch.where(small, u[..., :1, 3].to(a) ** (1.0 / a), 1.0)
         return (found * power).view_as(concentration)
 
     def distinct(self, n: int, n_steps: int, size: int) -> Tensor:
@@ -142,21 +136,30 @@ class Counted:
         width = -(-length // 2)
         begin = self._reserve(ROWS, n_steps * width)
         found = []
-        for w in self._words(ROWS, begin, n_steps, width):
+        for w in self._rows_of_words(ROWS, begin, n_steps, width):
             numbers = (w[..., ::2] << 31 | w[..., 1::2] >> 1).flatten(2)[..., :length]
             first = numbers.argsort(-1) if every else _first_different(numbers.remainder_(n))
             found.append((first if every else numbers.gather(-1, first[..., :size]))[..., :size])
         return torch.cat(found, 1)
 
-    def _words(self, kind: int, begin: Tensor, rows: int, width: int) -> Iterator[Tensor]:
+    def _rows_of_words(self, kind: int, begin: Tensor, rows: int, width: int) -> Iterator[Tensor]:
         """Words (chains, some rows, width, 4) of all rows, for as many as are made at once."""
         chains = len(self.keys)
         at_once = max(1, LIMITS.pool_numbers // (4 * width * chains))
         for start in range(0, rows, at_once):
             some = min(at_once, rows - start)
-            place = torch.arange(start * width, (start + some) * width, device=self.device)
-            w = words(self.keys, begin[:, None] + place, kind)
+            w = self._words(kind, begin + start * width, some * width)
             yield w.view(chains, some, width, 4)
+
+    def _words(self, kind: int, begin: Tensor, count: int) -> Tensor:
+        """Words (chains, count, 4) of counters that follow each other."""
+        kernels = _kernels(self.device)
+        if kernels is None:
+            counters = begin[:, None] + torch.arange(count, device=self.device)
+            return words(self.keys, counters, kind)
+        out = torch.empty(len(self.keys), count, 4, dtype=torch.int64, device=self.device)
+        kernels.fill_words(out, self.keys, begin, kind)
+        return out
 
     def _reserve(self, kind: int, count: Any) -> Tensor:
         """The first counter of each chain (chains,), for so many words."""
@@ -176,26 +179,29 @@ def _each(dtype: torch.dtype) -> int:
 
 
 @cache
-def _kernel(device: torch.device) -> Any:
-    """The kernel of normals if it runs on a device and gives torch's bits, else None."""
+def _kernels(device: torch.device) -> Any:
+    """The kernels of words and normals if they run on a device and give torch's bits, else None."""
     if device.type != "cuda" or find_spec("triton") is None:
         return None
     try:
-        from ._kernels_triton import fill_normal
+        from . import _kernels_triton
 
-        return fill_normal if is_right(fill_normal, device) else None
+        return _kernels_triton if are_right(_kernels_triton, device) else None
     except Exception:  # Triton compiles with a compiler of C, which a machine may lack
         return None
 
 
-def is_right(fill: Any, device: torch.device) -> bool:
-    """Whether ``fill`` gives the bits of :func:`box_muller` for some counters."""
+def are_right(kernels: Any, device: torch.device) -> bool:
+    """Whether kernels give the bits of :func:`words` and :func:`box_muller` for some counters."""
     keys = torch.tensor([[1, 2], [3, 4]], device=device)
     begin = torch.tensor([5, 2**32 - 7], device=device)
     found = torch.full((2, 3, 1022), torch.nan, device=device)
-    fill(found, keys, begin)
-    w = words(keys, begin[:, None] + torch.arange(3 * 256, device=device), NORMAL)
-    return torch.equal(found, box_muller(w).view(2, 3, -1)[..., :1022])
+    kernels.fill_normal(found, keys, begin)
+    counters = begin[:, None] + torch.arange(3 * 256, device=device)
+    normal = box_muller(words(keys, counters, NORMAL)).view(2, 3, -1)[..., :1022]
+    w = torch.zeros(2, 300, 4, dtype=torch.int64, device=device)
+    kernels.fill_words(w, keys, begin, ROWS)
+    return torch.equal(found, normal) and torch.equal(w, words(keys, counters[:, :300], ROWS))
 
 
 def _enough(n: int, size: int) -> int:

@@ -23,7 +23,6 @@ from .accelerators import Engine
 from .denormals import flushed_denormals
 from .lengths import Plan
 from .recipe import tuning_of
-from .target import Evaluator
 
 Array = NDArray[Any]
 
@@ -451,7 +450,7 @@ class Chains:
             split=self.sampler.needs_likelihood_gradient,
         )
         self._step = self._new_step(old)
-        self._recorder = None if self.engine.recorder is None else self.engine.recorder(self)
+        self._recorder: Any = self.engine.recorder and self.engine.recorder(self)
 
     def _new_step(self, old: Step | None = None) -> Step:
         model = self.target.model

@@ -46,6 +46,8 @@ class DenseBatch(DesignBatch):
         if w.ndim == 3:
             # with few outputs, a third of the time of X w
             return torch.bmm(w.transpose(1, 2), self.x.transpose(1, 2)).transpose(1, 2)
+        if w.device.type != "cpu":
+            return torch.bmm(self.x, w.unsqueeze(2)).squeeze(2)
         # faster than a batched matrix-vector product at the sizes of a minibatch
         return torch.mul(self.x, w.unsqueeze(1)).sum(2)
 

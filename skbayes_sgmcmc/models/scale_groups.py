@@ -18,6 +18,9 @@ from ._sums import add_at
 
 Array = NDArray[Any]
 
+#: most coefficients of a group that are added up at once
+ROW = 256
+
 
 class ScaleGroups:
     """Groups of coefficients, each with a normal prior of a learned scale.
@@ -48,9 +51,12 @@ class ScaleGroups:
         self.prior = prior
         self.typical = np.asarray(typical, dtype=float)
         self.n_groups, self.n_shared = len(self.typical), n_shared
-        self.index = torch.from_numpy(np.where(group < 0, self.n_groups, group))
-        self.counts = np.bincount(self.index.numpy(), minlength=self.n_groups + 1)
+        index = np.where(group < 0, self.n_groups, group)
+        self.counts = np.bincount(index, minlength=self.n_groups + 1)
+        self._index, self._fixed = Constant(index), Constant(np.flatnonzero(group < 0))
         self._counts, self._typical = Constant(self.counts[:-1]), Constant(self.typical)
+        rows, group_of_row = _rows_of(index, self.counts[:-1])
+        self._rows, self._group_of_row = Constant(rows), Constant(group_of_row)
 
     # state ----------------------------------------------------------------------------------------
 
@@ -73,7 +79,7 @@ class ScaleGroups:
     def _spread(self, state: State) -> None:
         """Write the rate of every coefficient to ``prior_rate``."""
         rates = torch.nn.functional.pad(state["scales"].pow(-2), (0, 1), value=1.0)
-        torch.index_select(rates, 1, self.index.to(rates.device), out=state["prior_rate"])
+        torch.index_select(rates, 1, self._index.index(rates), out=state["prior_rate"])
 
     def draw(self, theta: Tensor, state: State, rng: ChainRandom, temperature: float) -> None:
         """Draw b, then the scales, from their conditional distributions, in place."""
@@ -93,11 +99,10 @@ class ScaleGroups:
 
     def squares(self, theta: Tensor) -> Tensor:
         """|w|^2 of every group, (chains, n_groups), in float64."""
-        sums = theta.new_zeros(len(theta), self.n_groups + 1, dtype=torch.float64)
-        start = torch.arange(len(theta), device=theta.device)[:, None] * sums.shape[1]
-        place = start + self.index.to(theta.device)
-        add_at(sums.view(-1), place.reshape(-1), theta.double().square().reshape(-1))
-        return sums[:, :-1]
+        squares = torch.nn.functional.pad(theta.double().square(), (0, 1))
+        sums = squares[:, self._rows.index(theta)].sum(2)
+        found = sums.new_zeros(self.n_groups, len(theta))
+        return add_at(found, self._group_of_row.index(theta), sums.t()).t()
 
     # densities ------------------------------------------------------------------------------------
 
@@ -121,6 +126,23 @@ class ScaleGroups:
         found = prior.log_density(squares[:, n:], counts[n:], b[n:]).sum(1)
         if n:
             found = found + prior.log_shared_density(squares[:, :n], counts[:n], self.typical[0])
-        fixed = theta[:, (self.index == self.n_groups).to(theta.device)]
+        fixed = theta[:, self._fixed.index(theta)]
         rest = 0.5 * (fixed * fixed).sum(1) + 0.5 * math.log(2.0 * math.pi) * fixed.shape[1]
         return (found - rest).to(theta.dtype)
+
+
+def _rows_of(index: Array, counts: Array) -> tuple[Array, Array]:
+    """Places of the coefficients of each group, in rows of a matrix, and the group of each row.
+
+    A row is filled up with the place after the last coefficient. A group has as many rows as it
+    needs, because a GPU adds up a row at once, and what is added at one index one after another.
+    """
+    width = int(min(ROW, counts.max(initial=1)))
+    n_rows = -(-counts // width)
+    rows = np.full((int(n_rows.sum()), width), len(index))
+    order = np.argsort(index, kind="stable")[: int(counts.sum())]
+    first = np.cumsum(counts) - counts
+    within = np.arange(len(order)) - np.repeat(first, counts)
+    start = np.repeat(np.cumsum(n_rows) - n_rows, counts)
+    rows[start + within // width, within % width] = order
+    return rows, np.repeat(np.arange(len(counts)), n_rows)

@@ -20,12 +20,13 @@ from .fused_steps import FusedSteps
 from .linear_momentum import LinearMomentum
 from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel, PerceptronKernel
-from .recorded_steps import RecordedSteps
+from .recorded_steps import FusedUpdates, RecordedSteps
 
 __all__ = ["ACCELERATORS", "Offer", "choose", "equip", "offers"]
 
 ACCELERATORS: tuple[Accelerator, ...] = (
     RecordedSteps(),
+    FusedUpdates(),
     CUDAGraph(),
     LinearSGLD(),
     LinearMomentum(),

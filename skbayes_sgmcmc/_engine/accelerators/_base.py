@@ -32,6 +32,8 @@ class Engine:
     evaluator: type[Evaluator] = Evaluator
     #: ``recorder(chains)`` takes each step, with its rows and its noise, in place of the integrator
     recorder: Any = None
+    #: the integrator of the steps that are recorded; None: the same
+    recorded: Any = None
     #: whether random numbers come from the compiled generator
     philox: bool = False
     #: whether steps make their own noise, so that the loop makes none

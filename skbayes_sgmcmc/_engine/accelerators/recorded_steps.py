@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,13 +22,21 @@ from torch import Tensor
 
 from ..._data.chain_random import counts
 from ..._exceptions import not_allowed
+from ..._limits import LIMITS
+from ..._metric import State
 from ...samplers import TABLE
+from ...samplers._protocol import Step
+from ...samplers.integrators import Integrator
 from ..recipe import Recipe
 from . import cuda_graphs
 from ._base import Accelerator, Engine
 
 if TYPE_CHECKING:
     from ..chains import Chains
+
+
+#: what compiles updates
+BACKEND = "inductor"
 
 
 class StepRecorder:
@@ -47,6 +57,8 @@ class StepRecorder:
         self._numbers: tuple[Any, ...] = ()
         self._tensors: list[Tensor] = []
         self._replay: Callable[[], Any] | None = None
+        #: what the recording leaves for the model's latent variables
+        self._aux: dict[str, Tensor] = {}
 
     def begin(self, rows: Tensor | None, longest: int) -> None:
         """Take row numbers (chains, steps, size) of a chunk of at most ``longest`` steps."""
@@ -70,10 +82,11 @@ class StepRecorder:
             chains.evaluator.batch = next(chains.minibatches.chunk(None, 1, chains.rng))
         chains.last_step.xi = chains.rng.normal(chains.phi.shape[1], dtype=chains.phi.dtype)
 
-    def move(self) -> None:
+    def move(self, integrator: Any = None) -> None:
         """Take the step, operation by operation."""
         chains = self._chains
-        chains.engine.integrator(chains.sampler, chains.phi, chains.state, chains.last_step)
+        integrator = integrator or chains.engine.integrator
+        integrator(chains.sampler, chains.phi, chains.state, chains.last_step)
 
     def __call__(self) -> None:
         """Draw rows and noise, and take the step."""
@@ -86,13 +99,14 @@ class StepRecorder:
             self._numbers, self._tensors, self._replay = numbers, tensors, None
             self._compute()
         elif self._replay is None:
-            self._replay = self._recorded()
+            self._replay, self._aux = self._recorded()
         else:
             self._replay()
+            chains.evaluator.aux = self._aux
 
-    def _compute(self) -> tuple[Tensor]:
+    def _compute(self, integrator: Any = None) -> tuple[Tensor]:
         self.draw()
-        self.move()
+        self.move(integrator)
         return (self._chains.phi,)
 
     def _used(self) -> list[Tensor]:
@@ -100,8 +114,9 @@ class StepRecorder:
         chains = self._chains
         return [chains.phi, *chains.state.values(), *chains.evaluator.state.values()]
 
-    def _recorded(self) -> Callable[[], Any]:
-        """Take a step by its recording, which is returned."""
+    def _recorded(self) -> tuple[Callable[[], Any], dict[str, Tensor]]:
+        """Take a step by its recording, which is returned, with what it leaves."""
+        evaluator = self._chains.evaluator
         changed = [*self._used(), self._place, *self._chains.rng.tensors()]
         before = [each.clone() for each in changed]
 
@@ -111,11 +126,12 @@ class StepRecorder:
 
         start = before[0]
         try:
-            with self._chains.evaluator.without_replays():
-                replay = cuda_graphs.record(self._compute)[1]
-                go_back()
+            with evaluator.without_replays():
                 self._compute()
-            move = self._chains.phi - start
+                move = self._chains.phi - start
+                go_back()
+                recorded = self._chains.engine.recorded
+                replay = cuda_graphs.record(partial(self._compute, recorded))[1]
             go_back()
             replay()
             bound = cuda_graphs.TOLERANCE * float(move.nan_to_num(0.0, 0.0, 0.0).abs().max())
@@ -129,7 +145,7 @@ class StepRecorder:
                 "compiled=True is not allowed here: the steps can't be recorded as a CUDA graph "
                 f"({error}); give compiled=False."
             ) from error
-        return replay
+        return replay, evaluator.aux
 
 
 class RecordedSteps(Accelerator):
@@ -163,3 +179,42 @@ class RecordedSteps(Accelerator):
         if cuda_graphs.CUDAGraph().why_not(recipe) is None:
             engine = cuda_graphs.CUDAGraph().equip(engine, recipe)
         return replace(engine, recorder=StepRecorder)
+
+
+class FusedUpdate:
+    """An integrator whose operations between gradients torch compiles, few kernels for each."""
+
+    def __init__(self, integrator: Integrator):
+        self._compiled = torch.compile(integrator, backend=BACKEND, dynamic=False)
+        self._seen: Any = None
+
+    def __call__(self, sampler: Any, theta: Tensor, state: State, step: Step) -> None:
+        if step is not self._seen:  # gradients stay as they are
+            for name in ("gradient", "likelihood", "value_and_gradient", "variance"):
+                setattr(step, name, torch.compiler.disable(getattr(step, name)))
+            self._seen = step
+        self._compiled(sampler, theta, state, step)
+
+
+class FusedUpdates(Accelerator):
+    """Updates of recorded steps as fused kernels, which are compiled in some seconds."""
+
+    name = "fused_updates"
+    part = "updates of recorded steps"
+    numba = False
+
+    def why_not(self, recipe: Recipe) -> str | None:
+        if why := RecordedSteps().why_not(recipe):
+            return why
+        if find_spec("triton") is None and BACKEND == "inductor":
+            return "Triton is not installed."
+        numbers = recipe.target.model.n_parameters * recipe.n_chains * recipe.n_steps
+        if numbers < LIMITS.worth_fusing:
+            return "the run is too short to be worth the seconds of compiling."
+        return None
+
+    def pays(self, recipe: Recipe) -> bool:
+        return recipe.target.model.recordable
+
+    def equip(self, engine: Engine, recipe: Recipe) -> Engine:
+        return replace(engine, recorded=FusedUpdate(engine.integrator))
