@@ -140,11 +140,13 @@ class Limits:
     #: (project/performance.md)
     single_products: int = 2**20
     #: ``device="auto"`` takes a GPU, and its random numbers, from these sizes on
-    #: (docs/results/gpu.md: an H100 beside 16 CPU cores). Multiplications in a step of all chains:
-    #: with fewer, launching operations takes longer than they save. Multiplications in a run, which
-    #: take 16 cores the two seconds that CUDA needs to start; for predictions, which have no
-    #: gradients, this many times as many
+    #: (docs/results/gpu.md). Multiplications in a step of all chains: with fewer, launching
+    #: operations takes longer than they save; steps that are recorded are six times as fast as 16
+    #: cores' from the smallest that was measured. Multiplications in a run, which take 16 cores the
+    #: two seconds that CUDA needs to start; for predictions, which have no gradients, this many
+    #: times as many
     gpu_step: int = 2**24
+    gpu_recorded_step: int = 2**20
     gpu_run: int = 2**38
     gpu_start: int = 8
     #: steps of a run of unknown length; and multiplications of 16 cores in the time of one topic of

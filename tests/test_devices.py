@@ -210,7 +210,7 @@ def test_auto_takes_a_gpu_for_large_fits_and_predictions(monkeypatch):
         monkeypatch.setattr(devices, "gpu", lambda: NAME)
         assert clf.fit(X, y).device_ == "cpu"
         assert devices.prediction_device("auto", 1e9) == "cpu"
-        for limit in ("gpu_step", "gpu_run"):
+        for limit in ("gpu_recorded_step", "gpu_run"):
             monkeypatch.setattr(LIMITS, limit, 1)
         assert clf.fit(X, y).device_ == NAME
         products = 8 * len(X) * clf._make_network(10).row_products

@@ -1,7 +1,7 @@
 """Where runs and predictions compute, and what ``device="auto"`` means.
 
 A GPU does more multiplications in a second than a CPU, but takes longer to begin: CUDA needs two
-seconds to start, and a step of a small model is mostly the time to launch its operations. "auto"
+seconds to start, and a step that is not recorded is mostly the time to launch operations. "auto"
 compares an estimate of a run's multiplications with the sizes in ``LIMITS``, which were measured
 (docs/results/gpu.md). The estimate depends on shapes and parameters alone, so that equal calls
 choose the same device.
@@ -67,7 +67,8 @@ def pays(settings: Any, model: Any, n_rows: int) -> bool:
     """Whether a GPU is expected to make a run faster, its start included."""
     size = AUTO.batch_size if is_auto(settings.batch_size) else int(settings.batch_size)
     step = settings.n_chains * min(size, n_rows) * model.row_products
-    return bool(step >= LIMITS.gpu_step and step * settings.likely_steps >= LIMITS.gpu_run)
+    least = LIMITS.gpu_recorded_step if model.recordable else LIMITS.gpu_step
+    return bool(step >= least and step * settings.likely_steps >= LIMITS.gpu_run)
 
 
 def prediction_device(device: Any, products: float, fitted_on: str = "cpu") -> str:

@@ -133,8 +133,8 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
         perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
         Euler integrator, in long runs on a CPU. The latter have a random number generator of their
-        own, so the same seed gives different draws. On a GPU, True replays gradients as a CUDA
-        graph.
+        own, so the same seed gives different draws. On a GPU, whole steps are
+        recorded and replayed (CUDA graphs).
     device : str, default="auto"
         Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
         large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given

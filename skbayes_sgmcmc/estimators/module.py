@@ -136,7 +136,8 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
         the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
-        same seed gives different draws. On a GPU, True replays gradients as a CUDA graph.
+        same seed gives different draws. On a GPU, True records and replays whole
+        steps (CUDA graphs).
     device : str, default="auto"
         Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
         large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given

@@ -10,6 +10,7 @@ before, and networks with latent variables have not been measured (docs/results/
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,9 +46,21 @@ def record(compute: Callable[[], Tensors]) -> tuple[Tensors, Callable[[], Any]]:
             compute()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with _no_collection(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
         results = compute()
     return results, graph.replay
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage: to free an earlier recording while one is made spoils it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass

@@ -11,7 +11,9 @@ they come a second time. Before a recording is used, it is compared with the ste
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from ..chains import Chains
 
 
+#: steps in a row with new numbers, after which gradients are recorded, as others will follow
+VARYING = 3
 #: what compiles updates
 BACKEND = "inductor"
 
@@ -49,12 +53,14 @@ class StepRecorder:
     """
 
     def __init__(self, chains: Chains):
-        self._chains = chains
+        self._chains: Chains = weakref.proxy(chains)  # which hold this: memory is free at once
         device = chains.phi.device
         #: number of steps of the chunk that were taken, on the device
         self._place = torch.zeros(1, dtype=torch.int64, device=device)
         self._rows: Tensor | None = None
         self._numbers: tuple[Any, ...] = ()
+        #: how many steps in a row had new numbers
+        self._varied = 0
         self._tensors: list[Tensor] = []
         self._replay: Callable[[], Any] | None = None
         #: what the recording leaves for the model's latent variables
@@ -84,9 +90,11 @@ class StepRecorder:
 
     def move(self, integrator: Any = None) -> None:
         """Take the step, operation by operation."""
-        chains = self._chains
+        chains, evaluator = self._chains, self._chains.evaluator
         integrator = integrator or chains.engine.integrator
-        integrator(chains.sampler, chains.phi, chains.state, chains.last_step)
+        plain = nullcontext() if self._varied >= VARYING else evaluator.without_replays()
+        with plain:
+            integrator(chains.sampler, chains.phi, chains.state, chains.last_step)
 
     def __call__(self) -> None:
         """Draw rows and noise, and take the step."""
@@ -97,8 +105,10 @@ class StepRecorder:
         same = same and all(a is b for a, b in zip(tensors, self._tensors, strict=True))
         if not same or numbers != self._numbers:
             self._numbers, self._tensors, self._replay = numbers, tensors, None
+            self._varied += 1
             self._compute()
         elif self._replay is None:
+            self._varied = 0
             self._replay, self._aux = self._recorded()
         else:
             self._replay()
@@ -126,12 +136,11 @@ class StepRecorder:
 
         start = before[0]
         try:
-            with evaluator.without_replays():
-                self._compute()
-                move = self._chains.phi - start
-                go_back()
-                recorded = self._chains.engine.recorded
-                replay = cuda_graphs.record(partial(self._compute, recorded))[1]
+            self._compute()
+            move = self._chains.phi - start
+            go_back()
+            recorded = self._chains.engine.recorded
+            replay = cuda_graphs.record(partial(self._compute, recorded))[1]
             go_back()
             replay()
             bound = cuda_graphs.TOLERANCE * float(move.nan_to_num(0.0, 0.0, 0.0).abs().max())
