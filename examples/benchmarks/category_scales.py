@@ -69,10 +69,10 @@ a standard error of {fit_se:.1%}.
 {fits}
 
 **Choice.** 0.3 was the default. It shrinks log odds of 1.5 between three levels too far, because so
-few levels say little of their scale, and the more so the fewer rows there are. A wide scale mends this, but keeps
-effects of many levels away from zero where they say nothing. 2/√K, the default, is what
-`LearnedScale` has for K features of one group, and serves both. Lines in which the coverage of the
-default is more than two standard errors below 90%: {low}.
+few levels say little of their scale, and the more so the fewer rows there are. A wide scale mends
+this, but keeps effects of many levels away from zero where they say nothing. 2/√K, the default, is
+what `LearnedScale` has for K features of one group, and serves both. Lines in which the coverage of
+the default is more than two standard errors below 90%: {low}.
 """
 
 
