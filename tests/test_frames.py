@@ -390,6 +390,38 @@ def test_rare_categories_shrink_as_they_should():
     assert sd[-1] > 2.0 * reg.summary()["sd"][0]
 
 
+@pytest.mark.statistical
+@cases("n_levels", [2, 3])
+def test_few_categories_keep_their_log_odds(n_levels):
+    """Between the first and the last of a few levels, whose shares are just as probable.
+
+    The posterior mean is within 0.6 sds of the rows' own log odds: a 90% interval that is off by so
+    much holds the truth in 84% of tables, where 1.2 sds leave 67%. By quadrature they are 0.24 and
+    0.31 sds apart, and were 1.2 and 1.4 with the typical scale 0.3 that columns had. The draws'
+    mean has a standard error of a twentieth of an sd or less.
+    """
+    successes = {2: [13, 27], 3: [13, 20, 27]}[n_levels]
+    X = pd.DataFrame({"level": np.repeat(list("abc")[:n_levels], 40)})
+    y = np.concatenate([np.arange(40) < each for each in successes])
+    model = BayesianLogisticRegression(prior_scale="learned", random_state=0).fit(X, y)
+    coef = model.posterior_.pooled("coef")[:, 0]
+    difference = coef[:, -1] - coef[:, 0]
+    own = 2.0 * np.log(27.0 / 13.0)
+    assert 0.0 < own - difference.mean() < 0.6 * difference.std()
+
+
+@cases("given", ["learned", LearnedScale(scale="fan_in"), LearnedScale(3.0, 0.4)])
+def test_typical_scales_of_columns(given):
+    """Those of a column of categories are of as many features; what is given holds for all."""
+    X = pd.DataFrame({"x": AGE, "city": CITIES, "member": MEMBER})
+    model = BayesianGLMRegressor(prior_scale=given, **TINY).fit(X, REAL)
+    unit = LearnedScale() if isinstance(given, str) else given
+    found, n_levels = model._model_scale(), len(np.unique(CITIES))
+    typical = [unit.typical(3**-0.5), unit.typical(n_levels**-0.5)]
+    assert np.allclose(found.scale, typical)
+    assert np.allclose(found.shape, 3.0 if unit.shape == 3.0 else [5.0, 2.0])
+
+
 @cases("name", ["glm", "logistic"])
 def test_ten_thousand_categories(name):
     """Linear models take them, with sparse rows, given the scale of their prior."""

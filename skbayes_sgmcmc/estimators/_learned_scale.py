@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 #: what "auto" means for the parameters of the hyperprior, in linear models and in networks
 LINEAR, NETWORK = {"shape": 5.0, "inputs": False}, {"shape": 1.0, "inputs": True}
-#: the same of the scale of a column of categories in linear models, in units of the predictor. With
-#: those of LINEAR, columns that say nothing kept half of their typical scale
-CATEGORIES = {"shape": 2.0, "scale": 0.3}
+#: the shape of the scale of a column of categories in linear models, with "auto". With that of
+#: LINEAR, columns that say nothing kept half of their typical scale
+CATEGORICAL_SHAPE = 2.0
 
 
 def learned_scale(

@@ -20,7 +20,7 @@ from .._limits import LIMITS
 from .._validation import check_choice, check_is_fitted, is_auto
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
-from ._learned_scale import CATEGORIES, LINEAR, can_learn, check_prior_scale, learned_scale
+from ._learned_scale import CATEGORICAL_SHAPE, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
 from ._sense import check_spread
 
@@ -76,9 +76,9 @@ class LinearEstimator(SGMCMCEstimator):
         given, n_features = self._learned_scale(), len(names)
         if given is not None:
             shape: Any = given.shape
-            scale = float(given.typical(1.0 / math.sqrt(n_features)))
+            scale: Any = float(given.typical(1.0 / math.sqrt(n_features)))
             if not given.inputs and not self._encoding.plain:
-                shape, scale = self._scales_of_parts(shape, scale)
+                shape, scale = self._scales_of_parts(given, scale)
             return LearnedScale(shape, scale, given.inputs)
         if np.ndim(self.prior_scale) != 1:
             return self.prior_scale
@@ -89,18 +89,19 @@ class LinearEstimator(SGMCMCEstimator):
             )
         return np.asarray(self.prior_scale)[part]
 
-    def _scales_of_parts(self, shape: float, scale: float) -> tuple[Any, ...]:
-        """Parameters of the hyperprior for each scale: those given, or "auto" for its columns."""
-        auto = {"shape": True, "scale": True}
-        if hasattr(self.prior_scale, "resolved"):
-            auto = {name: isinstance(getattr(self.prior_scale, name), str) for name in auto}
+    def _scales_of_parts(self, given: LearnedScale, scale: float) -> tuple[Any, ...]:
+        """Parameters of the hyperprior for each scale; ``scale`` is that of columns of numbers.
+
+        That of a column of categories is typical for as many features as it has indicators.
+        """
         part, names = self._columns.parts(numbers_as_one=True)
         categories = np.ones(len(names), dtype=bool)
         categories[part[self._columns.numbers]] = False
-        found = [
-            np.where(categories & auto[name], CATEGORIES[name], value)
-            for name, value in (("shape", shape), ("scale", scale))
-        ]
+        auto = isinstance(getattr(self.prior_scale, "shape", "auto"), str)
+        found = (
+            np.where(categories & auto, CATEGORICAL_SHAPE, given.shape),
+            np.where(categories, given.typical(np.bincount(part) ** -0.5), scale),
+        )
         return tuple(float(each[0]) if len(names) == 1 else each for each in found)
 
     def _scale_parts(self) -> tuple[Array | None, list[str]]:

@@ -46,11 +46,11 @@ class LearnedScale(BaseEstimator):
     Gibbs sampling draws the scales along with the weights.
 
     In linear models, all coefficients are one group, or those of each feature are one. In tables,
-    those of a column of categories are a group of their own, whose "auto" is a shape of 2 and a
-    scale of 0.3, in units of the linear predictor. The scales are integrated out while sampling,
-    and drawn for every kept draw. Other scales are relative to one over the standard deviation of
-    the feature: the prior sd of coefficient j is s / sd(x_j), so that the units of the features do
-    not matter.
+    those of a column of categories are a group of their own, whose "auto" is a shape of 2 and the
+    scale of as many features, in units of the linear predictor. The scales are integrated out while
+    sampling, and drawn for every kept draw. Other scales are relative to one over the standard
+    deviation of the feature: the prior sd of coefficient j is s / sd(x_j), so that the units of the
+    features do not matter.
 
     Parameters
     ----------
