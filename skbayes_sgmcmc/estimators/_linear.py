@@ -22,7 +22,7 @@ from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORIES, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
-from ._sense import check_spread
+from ._sense import check_spread, check_strays
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -136,6 +136,7 @@ class LinearEstimator(SGMCMCEstimator):
         # automatic steps are checked by their energy errors, before the run ends
         if not run.plan.auto:
             check_spread(self, run)
+            check_strays(self, run)
 
     def _check_sense(self, rows: KeptRows) -> None:
         super()._check_sense(rows)

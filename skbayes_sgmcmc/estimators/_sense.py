@@ -230,6 +230,18 @@ def check_spread(estimator: Any, run: Run) -> None:
         )
 
 
+def check_strays(estimator: Any, run: Run) -> None:
+    """Warn if a few draws are far from the posterior, where they decide predictive sds."""
+    found = run.stray_draws() if _can_tell(run) else None
+    if found is not None:
+        share, lost = found
+        _nonsense(
+            estimator,
+            f"chains left the posterior for a while. With {share:.1%} of the draws, the log "
+            f"likelihood of the training rows is lower than with others, by up to {lost:.3g}",
+        )
+
+
 def _spread(run: Run, k: int) -> tuple[float, float]:
     """Median over k draws of each chain of the temperature that one implies, and its error."""
     d, level = run.target.model.n_parameters, run.plan.first_temperature
