@@ -52,10 +52,8 @@ def normal(n_rows, d):
         n_parameters=d,
         log_lik=lambda theta, batch: -0.5 * share * theta[:, batch.fields["of"]] ** 2,
     )
-    return Target(
-        model,
-        Data({"of": torch.from_numpy(np.random.default_rng(0).permutation(n_rows) % d)}, n_rows),
-    )
+    of = torch.from_numpy(np.random.default_rng(0).permutation(n_rows) % d)
+    return Target(model, Data({"of": of}, n_rows))
 
 
 @pytest.mark.parametrize(("away", "astray"), [(21.0, False), (26.0, True)])
