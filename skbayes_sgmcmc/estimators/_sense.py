@@ -13,6 +13,7 @@ from scipy.special import chdtri
 from .._draws.storage import decode
 from .._exceptions import warn
 from .._limits import LIMITS
+from .._validation import is_auto
 from ._mixing import short_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ Array = NDArray[Any]
 #: distance between the quartiles of a normal distribution, in its sds
 NORMAL_QUARTILES = 1.349
 
+#: what to change if the step size was given, and if it was not
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
+AUTO_REMEDY = "Give another sampler, a longer burn_in, or a number as step_size."
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +269,9 @@ def _spread(run: Run, k: int) -> tuple[float, float]:
 
 
 def _nonsense(estimator: Any, what: str) -> None:
+    remedy = AUTO_REMEDY if is_auto(estimator.step_size) else REMEDY
     warn(
-        f"{short_name(estimator)} does not describe its training data: {what}. {REMEDY}",
+        f"{short_name(estimator)} does not describe its training data: {what}. {remedy}",
         "the-fit-does-not-describe-its-data",
     )
 
