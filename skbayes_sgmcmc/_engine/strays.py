@@ -26,9 +26,12 @@ class StrayRules:
     #: number of training rows, evenly spaced
     rows: int = 200
     #: a log likelihood this many times further below the typical one than that of one draw in
-    #: 1 / rare of a log-concave posterior. Draws of well-sampled networks reach 2.2
+    #: 1 / rare of a log-concave posterior. Draws of well-sampled networks reach 3
     far: float = 5.0
     rare: float = 1e-6
+    #: least loss of a row. Of many rows, the noise of minibatches costs draws more than ``far``
+    #: says, and their predictions little
+    least: float = 0.5
     #: standard errors of a log likelihood that is estimated from some rows
     sure: float = 5.0
     #: fewest draws of a chain that are looked at, and the largest loss of a row
@@ -40,15 +43,15 @@ STRAYS = StrayRules()
 
 
 def stray_draws(target: Target, draws: Array, temperature: float) -> tuple[float, float] | None:
-    """The share of the draws that are astray, and the largest loss in log likelihood, or None.
+    """The share of the draws that are astray, and the largest mean loss of a row, or None.
 
-    Compared are draws of one chain, because the chains of networks are in different modes. Log
-    densities of a log-concave posterior with k parameters vary by no more than a gamma variable of
-    shape k (Fradelizi, Madiman & Wang 2016). Likelihoods vary in about as many directions as there
-    are rows, at most.
+    Losses are in log likelihood. Compared are draws of one chain, because the chains of networks
+    are in different modes. Log densities of a log-concave posterior with k parameters vary by no
+    more than a gamma variable of shape k (Fradelizi, Madiman & Wang 2016). Likelihoods vary in
+    about as many directions as there are rows, at most.
     """
     n_chains, n_draws, d = *draws.shape[:2], target.model.n_parameters
-    batch, n_rows = target.some_rows(STRAYS.rows), target.data.n_rows
+    batch, data = target.some_rows(STRAYS.rows), target.data
     most = max(LIMITS.checked_products // (batch.size * d * n_chains), STRAYS.fewest)
     some = np.linspace(0, n_draws - 1, min(most, n_draws)).astype(int)
     with np.errstate(all="ignore"):
@@ -58,12 +61,11 @@ def stray_draws(target: Target, draws: Array, temperature: float) -> tuple[float
         lost = logs[np.arange(n_chains), typical][:, None] - logs
         lost = np.nan_to_num(lost, nan=STRAYS.most_lost).clip(-STRAYS.most_lost, STRAYS.most_lost)
     if isinstance(batch.weight, Tensor):
-        lost *= batch.weight.double().cpu().numpy().reshape(-1)
-    error = lost.std(axis=2) * math.sqrt((1.0 - batch.size / n_rows) / batch.size)
-    unit = n_rows * target.data.scale
-    k = min(d, n_rows)
-    usual = temperature * (float(gammainccinv(k, STRAYS.rare)) - k)
-    astray = unit * (lost.mean(axis=2) - STRAYS.sure * error) > STRAYS.far * usual
-    if not astray.any():
-        return None
-    return float(astray.mean()), float(unit * lost.mean(axis=2).max())
+        weight = batch.weight.double().cpu().numpy().reshape(-1)
+        lost *= weight / weight.mean()
+    mean = lost.mean(axis=2)
+    error = lost.std(axis=2) * math.sqrt((1.0 - batch.size / data.n_rows) / batch.size)
+    k = min(d, data.n_rows)
+    usual = temperature * (float(gammainccinv(k, STRAYS.rare)) - k) / data.total
+    astray = mean - STRAYS.sure * error > max(STRAYS.far * usual, STRAYS.least)
+    return (float(astray.mean()), float(mean.max())) if astray.any() else None

@@ -240,8 +240,8 @@ def check_strays(estimator: Any, run: Run) -> None:
         share, lost = found
         _nonsense(
             estimator,
-            f"chains left the posterior for a while. With {share:.1%} of the draws, the log "
-            f"likelihood of the training rows is lower than with others, by up to {lost:.3g}",
+            f"chains left the posterior for a while. With {share:.1%} of the draws, the mean log "
+            f"likelihood of training rows is lower than with others, by up to {lost:.3g}",
         )
 
 
