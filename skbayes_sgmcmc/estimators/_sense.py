@@ -27,7 +27,7 @@ NORMAL_QUARTILES = 1.349
 
 #: what to change if the step size was given, and if it was not
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
-AUTO_REMEDY = "Give another sampler, a longer burn_in, or a number as step_size."
+AUTO_REMEDY = "Give a larger batch_size, a quarter of step_size_ as step_size, or another sampler."
 
 
 @dataclass(frozen=True, slots=True)
