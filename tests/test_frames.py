@@ -303,6 +303,27 @@ def test_categories_of_another_type_are_named():
 
 # priors -------------------------------------------------------------------------------------------
 
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@cases("numbers", [False, True])
+@cases("inputs", [False, True])
+def test_every_column_may_be_one_feature(numbers, inputs):
+    """A column of names that occur once is one feature; with one of numbers, fits broke.
+
+    They took two scales for two features to be one for all.
+    """
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"id": [f"row {i}" for i in range(40)], "of": ["all"] * 40})
+    if numbers:
+        X["of"] = rng.standard_normal(40)
+    reg = BayesianGLMRegressor(
+        likelihood="poisson", prior_scale=LearnedScale(inputs=inputs), n_draws=20, random_state=0
+    )
+    shown = reg.fit(X, rng.poisson(3.0, 40)).summary().to_frame().index
+    assert reg.posterior_["scale"].shape == (4, 20, 2)
+    assert {"scale[id]", f"scale[{'numbers' if numbers and not inputs else 'of'}]"} <= set(shown)
+
+
 UNITS = np.array([0.5, 1.0, 1.0, 2.0, 1.0, 1.0])
 PARTS = np.array([0, 1, 1, 0, 1, 2])
 

@@ -98,6 +98,7 @@ class Stub(BaseEstimator):
     """What a fit would have predicted: given means and sds of all rows."""
 
     n_steps_ = 10
+    step_size = 0.1
     posterior_ = PosteriorSamples({"theta": np.zeros((2, 5, 1))})
 
     def __init__(self, mean=0.0, sd=1.0, temperature=1.0):

@@ -55,7 +55,7 @@ def settled(target: Target, draws: Array, temperature: float) -> bool:
     d, batch = target.model.n_parameters, target.some_rows(SETTLING.rows)
     theta = decode(draws[:, : 2 * half, :d])
     # (halves, draws, rows)
-    logs = _log_likelihoods(target, theta.swapaxes(0, 1).reshape(-1, d), batch)
+    logs = log_likelihoods(target, theta.swapaxes(0, 1).reshape(-1, d), batch)
     logs = logs.reshape(2, -1, batch.size)
     before, after = logs.mean(axis=1)
     spread = logs.std(axis=(0, 1)).clip(np.finfo(float).tiny)
@@ -65,7 +65,7 @@ def settled(target: Target, draws: Array, temperature: float) -> bool:
     return gain <= SETTLING.gain and moved <= SETTLING.moved
 
 
-def _log_likelihoods(target: Target, theta: Array, batch: Batch) -> Array:
+def log_likelihoods(target: Target, theta: Array, batch: Batch) -> Array:
     """Log likelihoods of rows given each of some positions, (positions, rows)."""
     parts = gen_batches(len(theta), max(1, LIMITS.sampled_rows // batch.size))
     with torch.no_grad():

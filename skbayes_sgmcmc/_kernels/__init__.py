@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from ._kept import keep
 
-#: sums may be reordered and multiplications fused; infinities and NaN keep their meaning
+#: sums may be reordered and multiplications fused; infinities and NaN keep their meaning. Functions
+#: are inlined where they are called: the process that compiles them would otherwise call copies of
+#: their own, whose sums have another order than in the code that later processes load
 OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz"},
     "error_model": "numpy",
+    "forceinline": True,
 }
 #: copied to where it is called, where the compiler sees that arrays do not overlap
 inlined = numba.njit(inline="always", **OPTIONS)

@@ -22,7 +22,7 @@ from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORICAL_SHAPE, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
-from ._sense import check_spread
+from ._sense import check_spread, check_strays
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -105,14 +105,15 @@ class LinearEstimator(SGMCMCEstimator):
         return tuple(float(each[0]) if len(names) == 1 else each for each in found)
 
     def _scale_parts(self) -> tuple[Array | None, list[str]]:
-        """Of every feature, which learned scale it has; None: one for all, or one for each.
+        """Of every feature, which learned scale it has; None: the prior says, one for all or each.
 
         A column of categories has a scale of its own. Names of the scales come with it.
         """
         given = self._learned_scale()
         own = given is not None and bool(given.inputs)
         part, names = self._columns.parts(numbers_as_one=not own)
-        return None if len(names) in (1, len(part)) else part, names
+        each = own and len(names) == len(part)
+        return None if each or len(names) == 1 else part, names
 
     def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array:
         """Units of the coefficients: one over the sd of each feature, or 1 for constants."""
@@ -137,6 +138,7 @@ class LinearEstimator(SGMCMCEstimator):
         # automatic steps are checked by their energy errors, before the run ends
         if not run.plan.auto:
             check_spread(self, run)
+            check_strays(self, run)
 
     def _check_sense(self, rows: KeptRows) -> None:
         super()._check_sense(rows)

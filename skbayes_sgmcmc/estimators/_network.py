@@ -27,7 +27,7 @@ from ._classifier import BayesianClassifier
 from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
 from ._mixing import MIXING, MustMix
 from ._regressor import BayesianRegressor
-from ._sense import check_drift, check_spread
+from ._sense import check_drift, check_spread, check_strays
 from ._sparsity import Sparsity, set_zeros
 
 if TYPE_CHECKING:
@@ -276,6 +276,7 @@ class NetworkEstimator(SGMCMCEstimator):
         super()._check_run(run)
         check_drift(self, run)
         check_spread(self, run)
+        check_strays(self, run)
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]

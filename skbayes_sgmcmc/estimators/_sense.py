@@ -13,6 +13,7 @@ from scipy.special import chdtri
 from .._draws.storage import decode
 from .._exceptions import warn
 from .._limits import LIMITS
+from .._validation import is_auto
 from ._mixing import short_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ Array = NDArray[Any]
 #: distance between the quartiles of a normal distribution, in its sds
 NORMAL_QUARTILES = 1.349
 
+#: what to change if the step size was given, and if it was not
 REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
+AUTO_REMEDY = "Give a larger batch_size, a quarter of step_size_ as step_size, or another sampler."
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +233,18 @@ def check_spread(estimator: Any, run: Run) -> None:
         )
 
 
+def check_strays(estimator: Any, run: Run) -> None:
+    """Warn if a few draws are far from the posterior, where they decide predictive sds."""
+    found = run.stray_draws() if _can_tell(run) else None
+    if found is not None:
+        share, lost = found
+        _nonsense(
+            estimator,
+            f"chains left the posterior for a while. With {share:.1%} of the draws, the mean log "
+            f"likelihood of training rows is lower than with others, by up to {lost:.3g}",
+        )
+
+
 def _spread(run: Run, k: int) -> tuple[float, float]:
     """Median over k draws of each chain of the temperature that one implies, and its error."""
     d, level = run.target.model.n_parameters, run.plan.first_temperature
@@ -254,8 +269,9 @@ def _spread(run: Run, k: int) -> tuple[float, float]:
 
 
 def _nonsense(estimator: Any, what: str) -> None:
+    remedy = AUTO_REMEDY if is_auto(estimator.step_size) else REMEDY
     warn(
-        f"{short_name(estimator)} does not describe its training data: {what}. {REMEDY}",
+        f"{short_name(estimator)} does not describe its training data: {what}. {remedy}",
         "the-fit-does-not-describe-its-data",
     )
 
