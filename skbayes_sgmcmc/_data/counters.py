@@ -68,8 +68,8 @@ class Counted:
     def get_state(self) -> Array:
         """Key and counters of each chain (chains, 1 + kinds)."""
         counters = self.counters if self._chosen is None else self.counters[:, self._chosen]
-        keys, counters = self.keys.cpu().numpy(), counters.cpu().numpy()
-        return np.concatenate([keys[:, :1] | keys[:, 1:] << 32, counters.T], 1).astype(np.uint64)
+        keys = self.keys[:, :1] | self.keys[:, 1:] << 32
+        return torch.cat([keys, counters.t()], 1).cpu().numpy().astype(np.uint64)
 
     def select(self, chains: Sequence[int]) -> Counted:
         """Some of the chains, whose counters stay those of all."""

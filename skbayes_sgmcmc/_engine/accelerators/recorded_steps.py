@@ -122,7 +122,8 @@ class StepRecorder:
     def _used(self) -> list[Tensor]:
         """The tensors that a recording reads and that the step does not make."""
         chains = self._chains
-        return [chains.phi, *chains.state.values(), *chains.evaluator.state.values()]
+        of_sampler = chains.state or {}
+        return [chains.phi, *of_sampler.values(), *chains.evaluator.state.values()]
 
     def _recorded(self) -> tuple[Callable[[], Any], dict[str, Tensor]]:
         """Take a step by its recording, which is returned, with what it leaves."""
