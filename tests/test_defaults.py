@@ -85,9 +85,10 @@ def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
     "number, n, expected",
     [
         (AUTO.small_network + 1, 100, "mclmc"),
-        (AUTO.large_network, 8000, "psgld"),
+        (AUTO.large_network, 8000, "mclmc"),
         (4 * AUTO.large_network, AUTO.steep_work // (4 * AUTO.large_network), "mclmc"),
-        (4 * AUTO.large_network, AUTO.steep_work // (4 * AUTO.large_network) + 1, "psgld"),
+        (4 * AUTO.large_network, AUTO.steep_work, "mclmc"),  # with minibatches
+        (AUTO.huge_network + 1, AUTO.steep_work, "psgld"),
     ],
 )
 def test_regression_has_mclmc_for_larger_networks(number, n, expected):
@@ -126,6 +127,16 @@ def test_minibatches_of_many_rows(sampler, number, n, p, size):
     warm = tuning.automatic(data, request_of(sampler))
     found = minibatches_of(target, sampler, warm, "auto", 1.0)
     assert found.size == size
+
+
+@cases("number, n, size", [(20_000, 3000, 3000), (20_000, 10_000, AUTO.energy_batch)])
+def test_minibatches_of_large_networks_in_regression(number, n, size):
+    """All rows up to ``steep_work``, and fewer steps the more work there is, but ten passes."""
+    tuning, data = of_parameters(number, steep=True), rows(n)
+    warm = tuning.automatic(data, request_of(MCLMC()))
+    assert (warm.batch_size or n) == size
+    burn_in, _ = tuning.lengths(warm, n, size, 100)
+    assert 10 * n / size <= burn_in <= max(10 * n / size, 650)
 
 
 def test_many_rows_in_a_fit():

@@ -23,6 +23,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleClassifier,
+    SamplingWarning,
     SparseBayesianClassifier,
     SparseBayesianRegressor,
     SpikeSlab,
@@ -331,7 +332,22 @@ def test_a_recorded_step_that_does_not_follow_is_refused(monkeypatch, step_recor
 
     monkeypatch.setattr(_graphs, "record", blind)
     with pytest.raises(ValueError, match="steps can't be recorded .*a replay differs from it"):
-        fitted("mlp", True)
+        fitted("module", True)
+
+
+@pytest.mark.filterwarnings("default::skbayes_sgmcmc.SamplingWarning")
+def test_fits_go_on_without_recordings(monkeypatch, step_recorder):
+    """Of models that "auto" records: their draws are those without."""
+
+    def refuse(compute):
+        compute()
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(_graphs, "record", refuse)
+    with pytest.warns(SamplingWarning, match=r"can't be recorded .*\(operation not permitted"):
+        plain, other = both("logistic")
+    for block, draws in plain.posterior_.draws.items():
+        np.testing.assert_array_equal(other.posterior_[block], draws)
 
 
 @pytest.mark.slow

@@ -25,10 +25,13 @@ class AutoRules:
     #: most parameters for ``sampler="auto"`` to be MCLMC for any number of rows; and for
     #: tables of many rows, where pSGLD stops far from what the rows say. In regression, where it
     #: does so with few rows too, larger networks have MCLMC up to these rows times parameters
-    #: (docs/results/wide.md)
+    #: (docs/results/wide.md), and minibatches beyond them, up to these parameters: chains of pSGLD
+    #: leave the posterior there, for predictions of hundreds of sds of the targets
+    #: (docs/project/network_defaults.md)
     small_network: int = 2500
     large_network: int = 10_000
     steep_work: int = 2**26
+    huge_network: int = 2**17
     #: rows for each parameter that make many rows: their minibatches say as much as all of them,
     #: and rows times parameters that do so for any small network
     many_rows: int = 8

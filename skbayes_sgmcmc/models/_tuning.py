@@ -351,7 +351,7 @@ class ManyModes(Tuning):
     def default_sampler(
         self, data: Data, settings: Any, *, more_rows: bool = False, whole: bool = False
     ) -> str:
-        """MCLMC for small networks, and for tables of many rows; otherwise pSGLD.
+        """MCLMC for small networks, for tables of many rows and in regression; otherwise pSGLD.
 
         Given minibatches of few rows are for pSGLD, too: they are too noisy for an energy.
         """
@@ -360,7 +360,7 @@ class ManyModes(Tuning):
         if more_rows or not is_auto(settings.step_size):
             return "psgld"
         if is_auto(settings.batch_size):
-            whole = whole or self._small(data)
+            whole = whole or self._small(data) or self._large(data)
         else:
             whole = _takes_all(settings.batch_size, data)
         return "mclmc" if whole or self._many(data) else "psgld"
@@ -391,8 +391,11 @@ class ManyModes(Tuning):
             )
         values = AutoValues("minibatch", self._init(request.settings.init, self.start))
         values.step_size = self.step_size(request, data)
-        if sampler.needs_potential and self._many(data) and not _takes_all(asked, data):
-            values.batch_size, values.least_burn_in = AUTO.energy_batch, AUTO.energy_burn_in
+        if sampler.needs_potential and not _takes_all(asked, data):
+            if self._many(data) or self._large(data):
+                values.batch_size = AUTO.energy_batch
+        if values.batch_size is not None and self._many(data):
+            values.least_burn_in = AUTO.energy_burn_in
         elif sampler.needs_potential:
             share = min(1.0, math.sqrt(AUTO.full_work / self._work(data)))
             values.least_burn_in = math.ceil(share * self.least_burn_in)
@@ -431,6 +434,11 @@ class ManyModes(Tuning):
         if self.model.n_parameters <= AUTO.small_network:
             return True
         return self.steep and self._work(data) <= AUTO.steep_work
+
+    def _large(self, data: Data) -> bool:
+        """Whether a network is too large for all rows in a step, and too steep for pSGLD."""
+        large = self._work(data) > AUTO.steep_work
+        return self.steep and large and self.model.n_parameters <= AUTO.huge_network
 
     def _work(self, data: Data) -> int:
         """Rows times parameters, about a tenth of the operations of a gradient of all rows."""

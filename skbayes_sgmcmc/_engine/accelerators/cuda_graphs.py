@@ -1,11 +1,10 @@
 """Gradients that are recorded once as a CUDA graph and then replayed.
 
 For small models on a GPU, the time of a step is the time to launch its many operations. A replay
-launches all of them at once, in the memory of the recording, so positions and
-minibatches are copied there first; latent variables stay where they are. A recording is compared
-with the gradient itself before it is used. It is made only with ``compiled=True``: a step of one
-chain of a perceptron then takes a quarter of the time on an H100, one of 32 chains as long as
-before, and networks with latent variables have not been measured (docs/results/gpu.md).
+launches all of them at once, in the memory of the recording, so positions and minibatches are
+copied there first; latent variables stay where they are. A recording is compared with the gradient
+itself before it is used. ``recorded_steps.py`` records whole steps, and needs these gradients where
+the numbers of a step change all the time, as in the burn-in of MCLMC.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ they come a second time. Before a recording is used, it is compared with the ste
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ..._data.chain_random import counts
-from ..._exceptions import not_allowed
+from ..._exceptions import SamplingWarning, not_allowed
 from ..._limits import LIMITS
 from ..._metric import State
 from ...samplers import TABLE
@@ -49,7 +50,12 @@ class StepRecorder:
     Raises
     ------
     ValueError
-        A step cannot be recorded.
+        A step of a model that is not known to be recordable cannot be recorded.
+
+    Warns
+    -----
+    SamplingWarning
+        A step of another model cannot be recorded; all are taken operation by operation.
     """
 
     def __init__(self, chains: Chains):
@@ -63,6 +69,7 @@ class StepRecorder:
         self._varied = 0
         self._tensors: list[Tensor] = []
         self._replay: Callable[[], Any] | None = None
+        self._refused = False
         #: what the recording leaves for the model's latent variables
         self._aux: dict[str, Tensor] = {}
 
@@ -107,9 +114,11 @@ class StepRecorder:
             self._numbers, self._tensors, self._replay = numbers, tensors, None
             self._varied += 1
             self._compute()
+        elif self._refused:
+            self._compute()
         elif self._replay is None:
             self._varied = 0
-            self._replay, self._aux = self._recorded()
+            self._record()
         else:
             self._replay()
             chains.evaluator.aux = self._aux
@@ -125,37 +134,46 @@ class StepRecorder:
         of_sampler = chains.state or {}
         return [chains.phi, *of_sampler.values(), *chains.evaluator.state.values()]
 
-    def _recorded(self) -> tuple[Callable[[], Any], dict[str, Tensor]]:
-        """Take a step by its recording, which is returned, with what it leaves."""
-        evaluator = self._chains.evaluator
-        changed = [*self._used(), self._place, *self._chains.rng.tensors()]
+    def _record(self) -> None:
+        """Take a step by its recording, if there can be one."""
+        chains = self._chains
+        changed = [*self._used(), self._place, *chains.rng.tensors()]
         before = [each.clone() for each in changed]
 
         def go_back() -> None:
             for each, values in zip(changed, before, strict=True):
                 each.copy_(values)
 
-        start = before[0]
         try:
             self._compute()
-            move = self._chains.phi - start
+            move = chains.phi - before[0]
             go_back()
-            recorded = self._chains.engine.recorded
+            recorded = chains.engine.recorded
             replay = cuda_graphs.record(partial(self._compute, recorded))[1]
             go_back()
             replay()
             bound = cuda_graphs.TOLERANCE * float(move.nan_to_num(0.0, 0.0, 0.0).abs().max())
-            found = self._chains.phi - start
+            found = chains.phi - before[0]
             if not torch.allclose(found, move, rtol=0.0, atol=bound, equal_nan=True):
                 raise RuntimeError("a replay differs from it")
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            raise not_allowed(
-                "compiled=True is not allowed here: the steps can't be recorded as a CUDA graph "
-                f"({error}); give compiled=False."
-            ) from error
-        return replay, evaluator.aux
+            if not chains.target.model.recordable:
+                raise not_allowed(
+                    "compiled=True is not allowed here: the steps can't be recorded as a CUDA "
+                    f"graph ({error}); give compiled=False."
+                ) from error
+            warnings.warn(
+                f"The steps are slow, because they can't be recorded as a CUDA graph ({error}).",
+                SamplingWarning,
+                stacklevel=2,
+            )
+            self._refused = True
+            go_back()
+            self._compute()
+        else:
+            self._replay, self._aux = replay, chains.evaluator.aux
 
 
 class RecordedSteps(Accelerator):
