@@ -391,9 +391,9 @@ class ManyModes(Tuning):
             )
         values = AutoValues("minibatch", self._init(request.settings.init, self.start))
         values.step_size = self.step_size(request, data)
-        if sampler.needs_potential and not _takes_all(asked, data):
-            if self._many(data) or self._large(data):
-                values.batch_size = AUTO.energy_batch
+        few = self._many(data) or self._large(data)
+        if few and sampler.needs_potential and not _takes_all(asked, data):
+            values.batch_size = AUTO.energy_batch
         if values.batch_size is not None and self._many(data):
             values.least_burn_in = AUTO.energy_burn_in
         elif sampler.needs_potential:
