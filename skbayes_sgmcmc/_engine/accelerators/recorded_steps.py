@@ -11,7 +11,6 @@ they come a second time. Before a recording is used, it is compared with the ste
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ..._data.chain_random import counts
-from ..._exceptions import SamplingWarning, not_allowed
+from ..._exceptions import not_allowed, warn
 from ..._limits import LIMITS
 from ..._metric import State
 from ...samplers import TABLE
@@ -164,10 +163,9 @@ class StepRecorder:
                     "compiled=True is not allowed here: the steps can't be recorded as a CUDA "
                     f"graph ({error}); give compiled=False."
                 ) from error
-            warnings.warn(
-                f"The steps are slow, because they can't be recorded as a CUDA graph ({error}).",
-                SamplingWarning,
-                stacklevel=2,
+            warn(
+                f"the steps are slow, because they can't be recorded as a CUDA graph ({error})",
+                "steps-are-not-recorded",
             )
             self._refused = True
             go_back()
