@@ -44,6 +44,14 @@ PRIORS = {
     "2/√K": {"shape": 2.0, "c": 2.0, "power": -0.5},
     "s = 1": {"shape": None, "c": 1.0, "power": 0.0},
 }
+#: the same for effects of groups (``groups=``), which may be many; at least so wide
+GROUPS = {
+    "0.3": {"shape": 1.0, "c": 0.3, "power": 0.0},
+    "0.7": {"shape": 1.0, "c": 0.7, "power": 0.0},
+    "2/√K, at least 0.3": {"shape": 1.0, "c": 2.0, "power": -0.5, "least": 0.3},
+}
+MANY = {"50 log odds, sd 0.5": ("classes", 1500, (50, 0.5))}
+ALL_CASES = CASES | MANY
 #: what the estimator is run with, and on
 FORMER, DEFAULT, FITTED_CASE = "0.3", "2/√K", "log odds 0, 0.75, 1.5 (200 rows)"
 N_DRAWS = 500
@@ -68,6 +76,12 @@ a standard error of {fit_se:.1%}.
 
 {fits}
 
+**Groups.** The scale of the effects of `groups=` has the shape 1, a wider prior, and 0.3 was its
+s₀. Cells as above; 2/√K, at least 0.3, is the default. Below 0.3 the effects of many groups would
+be linked more closely, which makes steps slower.
+
+{groups}
+
 **Choice.** 0.3 was the default. It shrinks log odds of 1.5 between three levels too far, because so
 few levels say little of their scale, and the more so the fewer rows there are. A wide scale mends
 this, but keeps effects of many levels away from zero where they say nothing. 2/√K, the default, is
@@ -78,8 +92,8 @@ the default is more than two standard errors below 90%: {low}.
 
 def table_of(case, rep):
     """Levels and targets of a table, the effects, and the sd of the noise."""
-    kind, n_rows, effects = CASES[case]
-    rng = np.random.default_rng([list(CASES).index(case), rep])
+    kind, n_rows, effects = ALL_CASES[case]
+    rng = np.random.default_rng([list(ALL_CASES).index(case), rep])
     if isinstance(effects[0], int):
         size, sd = effects
         effects = rng.standard_normal(size)
@@ -114,7 +128,7 @@ def posterior(kind, levels, y, size, noise, prior, rng):
 
     Given c and s, the levels are independent.
     """
-    scale = min(prior["c"] * size ** prior["power"], 1.0)
+    scale = max(min(prior["c"] * size ** prior["power"], 1.0), prior.get("least", 0.0))
     n, total = (np.bincount(levels, w, minlength=size)[:, None, None, None] for w in (None, y))
     log_s, z, c, f, log_odds = grids(size)
     if kind == "classes":
@@ -138,7 +152,7 @@ def posterior(kind, levels, y, size, noise, prior, rng):
 
 def scores(case, prior, rep):
     """Whether the interval of a table holds the difference, its width, and the loss."""
-    kind, (levels, y, effects, noise) = CASES[case][0], table_of(case, rep)
+    kind, (levels, y, effects, noise) = ALL_CASES[case][0], table_of(case, rep)
     draws = posterior(kind, levels, y, len(effects), noise, prior, np.random.default_rng(rep))
     low, high = np.quantile(draws[:, -1] - draws[:, 0], [0.05, 0.95])
     held = low <= effects[-1] - effects[0] <= high
@@ -150,7 +164,7 @@ def scores(case, prior, rep):
 
 
 def exact(case, prior, n_tables):
-    found = np.array([scores(case, PRIORS[prior], rep) for rep in range(n_tables)], dtype=float)
+    found = np.array([scores(case, prior, rep) for rep in range(n_tables)], dtype=float)
     return dict(zip(("coverage", "width", "loss"), found.mean(0).tolist(), strict=True))
 
 
@@ -170,6 +184,13 @@ def fitted(prior, n_tables):
     return dict(zip(("coverage", "width", "bias"), found, strict=True))
 
 
+def cell_of(one):
+    """Coverage, width and loss of a case; empty if it was not run."""
+    if one is None:
+        return ""
+    return f"{one['coverage']:.1%} {one['width']:.2f} {1e3 * one['loss']:.1f}"
+
+
 def main():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", SamplingWarning)
@@ -180,16 +201,22 @@ def main():
     for case in CASES:
         cells = [case]
         for prior in PRIORS:
-            run = partial(exact, case, prior, args.tables)
+            run = partial(exact, case, PRIORS[prior], args.tables)
             one = finished(args, f"{case}, {prior}", run, n_tables=args.tables)
+            cells.append(cell_of(one))
             if one is None:
-                cells.append("")
                 continue
-            cells.append(f"{one['coverage']:.1%} {one['width']:.2f} {1e3 * one['loss']:.1f}")
             if prior == DEFAULT and one["coverage"] < 0.9 - 2.0 * se:
                 low.append(f"{case}, {one['coverage']:.1%}")
         lines.append(cells)
-    fits = []
+    fits, groups = [], []
+    for case in ALL_CASES:
+        cells = [case]
+        for prior, parts in GROUPS.items():
+            run = partial(exact, case, parts, args.tables)
+            one = finished(args, f"groups: {case}, {prior}", run, n_tables=args.tables)
+            cells.append(cell_of(one))
+        groups.append(cells)
     for prior in (FORMER, DEFAULT):
         one = finished(args, f"fits, {prior}", partial(fitted, prior, args.fits), n_fits=args.fits)
         if one is not None:
@@ -199,6 +226,7 @@ def main():
         n=args.tables, se=se, n_fits=args.fits, rows=CASES[FITTED_CASE][1],
         fit_se=(0.09 / args.fits) ** 0.5, low="; ".join(low) or "none",
         table=markdown_table(["case", *PRIORS], lines),
+        groups=markdown_table(["case", *GROUPS], groups),
         fits=markdown_table(["s₀", "coverage", "width", "bias of the median"], fits),
     )  # fmt: skip
     title = "The prior of the scale of a column of categories"

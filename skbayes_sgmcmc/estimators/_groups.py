@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: hyperprior of learned scales with "auto": half of it lies above 0.36, in units of sd(y) or of a
-#: logarithm, and nine tenths between 0.17 and 1.3
-SHAPE, TYPICAL = 1.0, 0.3
+#: shape of the hyperprior of learned scales with "auto", and least typical scale: few groups say
+#: little of theirs, and have that of a column of categories (docs/results/category_scales.md)
+SHAPE, LEAST_TYPICAL = 1.0, 0.3
 
 
 @dataclass(frozen=True)
@@ -135,23 +135,26 @@ def group_terms(groupings: Groupings, group_scale: Any, unit_of: Any) -> list[Gr
     """The effects as the model sees them; ``unit_of(j)`` is the unit of column j's slope."""
     from ..models._group_priors import GroupTerm
 
-    scale, terms = _effect_scale(group_scale), []
+    terms = []
     for grouping in groupings:
         n = len(grouping.labels)
+        scale = _effect_scale(group_scale, n)
         terms.append(GroupTerm(grouping.name, n, scale))
         for name, j in grouping.slopes.items():
             terms.append(GroupTerm(f"{grouping.name}_{name}", n, scale, unit_of(j)))
     return terms
 
 
-def _effect_scale(given: Any) -> float | LearnedScale:
+def _effect_scale(given: Any, n_groups: int) -> float | LearnedScale:
     from ..priors.learned_scale import LearnedScale
 
     if isinstance(given, Real):
         return float(given)
     if isinstance(given, str):
         given = LearnedScale()
-    scale = TYPICAL if isinstance(given.scale, str) else given.scale
+    scale = float(given.typical(n_groups**-0.5))
+    if isinstance(given.scale, str):
+        scale = max(scale, LEAST_TYPICAL)
     shape = SHAPE if isinstance(given.shape, str) else given.shape
     return LearnedScale(shape, scale, False)
 

@@ -71,7 +71,8 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         effects are independent a priori, with a scale for each feature.
     group_scale : "learned", LearnedScale or float, default="learned"
         Prior sd s of the effects, in units of sd(y) if targets are real, and of 1/sd(x_j) for
-        slopes. "learned": s^2 ~ IG(1, 0.09), separately for intercepts and for each slope.
+        slopes. "learned": s^2 ~ IG(1, s_0^2), separately for intercepts and for each slope, where
+        s_0 is 2 / sqrt(number of groups), but at least 0.3 and at most 1.
     fit_intercept : bool, default=True
         If True, the model has an intercept, with a flat prior.
     prior : {"normal", "laplace"} or Prior, default="normal"
