@@ -64,7 +64,7 @@ def _pair(first, second):
 
 @triton.jit
 def _words(keys, begin, width, kind: tl.constexpr, block: tl.constexpr):
-    """Four words of each of a block of counters of a row, and where in the row it is."""
+    """Four words of each of a block of counters of a row."""
     row, chain = tl.program_id(1), tl.program_id(2)
     place = tl.program_id(0) * block + tl.arange(0, block)
     counter = tl.load(begin + chain) + row.to(tl.int64) * width + place

@@ -39,6 +39,13 @@ def is_counted(state: Array) -> bool:
     return bool(state.dtype == np.uint64 and state.shape[-1] == 1 + len(KINDS))
 
 
+def _begun(keys: Sequence[int]) -> Array:
+    """The state of chains with these keys that have taken no numbers."""
+    state = np.zeros((len(keys), 1 + len(KINDS)), dtype=np.uint64)
+    state[:, 0] = keys
+    return state
+
+
 class Counted:
     """The numbers of several chains, made together on a device.
 
@@ -48,7 +55,7 @@ class Counted:
 
     def __init__(self, keys: Sequence[int], device: str):
         self.device = torch.device(device)
-        self.set_state(np.array([[key, *[0] * len(KINDS)] for key in keys], dtype=np.uint64))
+        self.set_state(_begun(keys))
         #: which of the chains that share the counters these are; None: all of them
         self._chosen: Tensor | None = None
 
@@ -56,9 +63,7 @@ class Counted:
         """Go on from a state (chains, 1 + kinds) that :meth:`get_state` has returned."""
         if not is_counted(state):  # a CPU's generator cannot continue at a number: a seed
             seeds = [np.random.SeedSequence(of_chain.tolist()) for of_chain in state]
-            keys = [int(seed.generate_state(1, np.uint64)[0]) for seed in seeds]
-            state = np.array([[key, *[0] * len(KINDS)] for key in keys], dtype=np.uint64)
-        state = state.reshape(-1, 1 + len(KINDS))
+            state = _begun([int(seed.generate_state(1, np.uint64)[0]) for seed in seeds])
         halves = np.stack([state[:, 0] & np.uint64(MASK), state[:, 0] >> np.uint64(32)], 1)
         self.keys = sent(torch.from_numpy(halves.astype(np.int64)), self.device)
         counters = np.ascontiguousarray(state[:, 1:].T.astype(np.int64))
@@ -72,15 +77,12 @@ class Counted:
         return torch.cat([keys, counters.t()], 1).cpu().numpy().astype(np.uint64)
 
     def select(self, chains: Sequence[int]) -> Counted:
-        """Some of the chains, whose counters stay those of all."""
+        """Some of the chains; what they count, all of them count."""
         chosen, places = copy.copy(self), torch.tensor(chains, dtype=torch.int64)
         places = sent(places, self.device)
         chosen.keys = self.keys[places]
         chosen._chosen = places if self._chosen is None else self._chosen[places]
         return chosen
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
     def normal(self, rows: int, n: int) -> Tensor:
         """Standard normals (chains, rows, n) in float32; each row begins with a new counter."""
@@ -99,7 +101,7 @@ class Counted:
         """Uniform numbers (chains, rows, n) in [0, 1), of 53 bits in float64 and 24 in float32."""
         width = -(-n // _each(dtype))
         begin = self._reserve(UNIFORM, rows * width)
-        return self._uniforms(begin, rows * width, dtype).view(len(self), rows, -1)[..., :n]
+        return self._uniforms(begin, rows * width, dtype).view(len(self.keys), rows, -1)[..., :n]
 
     def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Uniform numbers (sum of sizes,): ``sizes[c]`` of chain c, one chain after another."""

@@ -176,9 +176,9 @@ class Chains:
     def _normals(self, count: int) -> Iterator[Tensor]:
         """Noise (chains, steps, parameters) of all steps, made for several steps at once."""
         n_parameters, dtype = self.phi.shape[1], self.phi.dtype
-        block = max(1, LIMITS.cache_numbers // n_parameters)
-        if self.rng.together is not None:  # in the order of steps that are recorded
-            block = 1
+        # numbers that are made together are made as in steps that are recorded
+        together = self.rng.together is not None
+        block = 1 if together else max(1, LIMITS.cache_numbers // n_parameters)
         for start in range(0, count, block):
             yield self.rng.normal(min(block, count - start), n_parameters, dtype=dtype)
 
@@ -221,29 +221,44 @@ class Chains:
         """Take steps one after another, beginning with step ``first``."""
         if self.engine.block is not None:
             return self._in_blocks(first, etas, temperatures, keep)
-        if self._recorder is not None:
-            return self._recorded(first, etas, temperatures, keep)
-        phi, step, state, evaluator = self.phi, self._step, self._state, self.evaluator
-        integrator, count = self.engine.integrator, len(etas)
-        indices = self.minibatches.indices(count, self.rng)
-        uniforms = None
+        indices, count = self.minibatches.indices(len(etas), self.rng), len(etas)
+        if self._recorder is None:
+            draw, move = self._given(indices, count), self._move
+        else:
+            draw, move = self._recorder.draw, self._recorder.move
+            self._recorder.begin(indices, self._chunk_length())
+        for i in range(count):
+            self._set_scale(etas[i], temperatures[i])
+            self._set_progress(first + i)
+            if i > 0 and self._recorder is not None:
+                self._recorder()
+            else:
+                draw()
+                if i == 0:
+                    self._prepare()
+                move()
+            self._finish(first + i, keep[i])
+
+    def _given(self, indices: Any, count: int) -> Callable[[], None]:
+        """A function that gives the chains the rows and the noise of the next of these steps."""
+        step, evaluator, uniforms = self._step, self.evaluator, None
         if self.sampler.full_data:
-            uniforms = self.rng.uniform(count, dtype=phi.dtype).unbind(1)
-        normals: Iterator[Tensor] = repeat(self._step.xi)
+            uniforms = iter(self.rng.uniform(count, dtype=self.phi.dtype).unbind(1))
+        normals: Iterator[Tensor] = repeat(step.xi)
         if not self.engine.own_noise:
             normals = chain.from_iterable(noise.unbind(1) for noise in self._normals(count))
         batches = self.minibatches.chunk(indices, count, self.rng)
-        for i in range(count):
+
+        def draw() -> None:
             step.xi = next(normals)
             if uniforms is not None:
-                step.uniform = uniforms[i]
+                step.uniform = next(uniforms)
             evaluator.batch = next(batches)
-            self._set_scale(etas[i], temperatures[i])
-            self._set_progress(first + i)
-            if i == 0:
-                self._prepare()
-            integrator(self.sampler, phi, state, step)
-            self._finish(first + i, keep[i])
+
+        return draw
+
+    def _move(self) -> None:
+        self.engine.integrator(self.sampler, self.phi, self._state, self._step)
 
     def _in_blocks(
         self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
@@ -272,23 +287,6 @@ class Chains:
             self._keep(found[:, np.flatnonzero(keep[start : stop - 1])], etas[start])
             self._finish(first + stop - 1, keep[stop - 1])
             start = stop
-
-    def _recorded(
-        self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
-    ) -> None:
-        """The same for an engine that records steps, with their rows and their noise."""
-        recorder, count = self._recorder, len(etas)
-        recorder.begin(self.minibatches.indices(count, self.rng), self._chunk_length())
-        for i in range(count):
-            self._set_scale(etas[i], temperatures[i])
-            self._set_progress(first + i)
-            if i > 0:
-                recorder()
-            else:
-                recorder.draw()
-                self._prepare()
-                recorder.move()
-            self._finish(first + i, keep[i])
 
     def _changes(self, k: int) -> bool:
         """Whether the target of step k may be another than that of the step before."""

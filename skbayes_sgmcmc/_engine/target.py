@@ -303,7 +303,7 @@ class Evaluator:
         self._g: Tensor | None = None
 
     def without_replays(self) -> AbstractContextManager[None]:
-        """A context in which gradients are computed, and none is a replay of a recording."""
+        """While it is open, gradients are computed, and none is a replay of a recording."""
         return nullcontext()
 
     def gradient(self, phi: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 The time of a step of a small model on a GPU is the time to launch its operations, one by one: those
 that gather rows, make noise, compute the gradient and move the chains. A replay launches all of
 them at once. What differs from step to step is in the GPU's memory: positions and states, counters
-of random numbers, and how many steps of the chunk have been taken, by which row numbers are read.
+of random numbers, and the number of steps of the chunk so far, which says what rows come next.
 What Python knows, such as the step size, is constant in a recording, which holds as long as these
 numbers stay the same. A step with new numbers is taken operation by operation, and recorded when
 they come a second time. Before a recording is used, it is compared with the step itself.
