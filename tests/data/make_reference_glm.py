@@ -1,13 +1,13 @@
 """Make ``reference_glm.npz``: long NUTS runs of generalised linear models and their data.
 
-All scales are parameters here, which the package integrates out: coefficients are
-w_j = s u_j z_j with z_j ~ N(0, 1), u_j = 1 / sd(x_j), s^2 ~ IG(5, 5 s_0^2) and
-s_0 = min(1, 2 / sqrt(number of features)); effects of groups are s z_g with s^2 ~ IG(1, 0.09).
-The intercept is flat. Real targets are standardised, those of Student's t distribution by their
-median and 1.4826 times the median distance from it. log(noise / 0.3), log((df - 2) / 8) and
-log(dispersion / 0.3) are standard normal; so are log(dispersion) of Tweedie targets divided by
-their mean and log(sigma) of times. Zero probabilities are uniform, and powers are between 1.01 and
-1.99. Times are pairs of bounds.
+All scales are parameters here, which the package integrates out: coefficients are w_j = s u_j z_j
+with z_j ~ N(0, 1), u_j = 1 / sd(x_j), s^2 ~ IG(5, 5 s_0^2) and s_0 = min(1, 2 / sqrt(number of
+features)); effects of groups are s z_g with s^2 ~ IG(1, s_0^2) and s_0 = 2 / sqrt(number of
+groups), at least 0.3 and at most 1. The intercept is flat. Real targets are standardised, those of
+Student's t distribution by their median and 1.4826 times the median distance from it. log(noise /
+0.3), log((df - 2) / 8) and log(dispersion / 0.3) are standard normal; so are log(dispersion) of
+Tweedie targets divided by their mean and log(sigma) of times. Zero probabilities are uniform, and
+powers are between 1.01 and 1.99. Times are pairs of bounds.
 
 For each set the file holds, under the keys ``<name>/...``, "X", "y", the mean and sd of every block
 of draws, in the units of users, with the Monte Carlo standard errors of the means (suffix
@@ -193,8 +193,10 @@ def model(kind, columns, X, y):
             terms[f"{name}_x{columns['group_slopes']}"] = x
         for term, x in terms.items():
             unit = 1.0 if term == name else 1.0 / x.std()
-            sd = unit * precision(f"log_sd_{term}_in_units", 1.0, 0.3)
-            z = numpyro.sample(f"z_{term}", dist.Normal(0, 1).expand([group.max() + 1]).to_event(1))
+            n_groups = group.max() + 1
+            typical_sd = min(1.0, max(0.3, 2.0 / np.sqrt(n_groups)))
+            sd = unit * precision(f"log_sd_{term}_in_units", 1.0, typical_sd)
+            z = numpyro.sample(f"z_{term}", dist.Normal(0, 1).expand([n_groups]).to_event(1))
             numpyro.deterministic(f"log_sd_{term}", jnp.log(sd * y_scale))
             effects = numpyro.deterministic(f"effect_{term}", sd * z * y_scale) / y_scale
             f = f + effects[group] * x
