@@ -25,6 +25,7 @@ from .._table_columns import (
     missing_of,
     missing_value,
 )
+from ._texts import check_texts
 
 Array = NDArray[Any]
 
@@ -102,11 +103,13 @@ class Categories:
     others: list[float]
 
     @classmethod
-    def learned(cls, name: str, column: Any) -> Categories:
+    def learned(cls, name: str, column: Any, *, named: bool) -> Categories:
+        """``named``: whether the user says that the column holds categories."""
         counts = Counter(categories_of(name, column))
         if counts.keys() == {None}:
             raise not_allowed(EMPTY.format(name))
         missing, total = counts.pop(None, 0), counts.total()
+        check_texts(name, counts, FEWEST, declared=named or declares_categories(column))
         levels: list[Any] = sorted(level for level, count in counts.items() if count >= FEWEST)
         shared = len(levels) < len(counts)
         if missing:
@@ -264,8 +267,15 @@ def learned(
     columns = {j: column_of(X, j) for j in range(X.shape[1]) if j not in categories}
     if bad := {labels[j]: each for j, each in columns.items() if not _are_numbers(each)}:
         refuse_columns(bad)
-    kinds = [Categories if j in categories else Numbers for j in range(X.shape[1])]
-    return Encoding(tuple(kind.learned(labels[j], column_of(X, j)) for j, kind in enumerate(kinds)))
+    named = not isinstance(chosen, str)
+    return Encoding(
+        tuple(
+            Categories.learned(label, column_of(X, j), named=named)
+            if j in categories
+            else Numbers.learned(label, column_of(X, j))
+            for j, label in enumerate(labels)
+        )
+    )
 
 
 def check_categorical_features(name: str, value: Any) -> None:

@@ -1,0 +1,94 @@
+"""Columns of text that are numbers, dates, identifiers or sentences: a warning, and its remedy."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from _cases import cases
+
+from skbayes_sgmcmc import BayesianGLMRegressor, SamplingWarning
+
+N = 60
+RNG = np.random.default_rng(0)
+POWER = RNG.integers(50, 250, N).astype(float)
+DAYS = pd.date_range("2024-01-30", periods=N)
+TARGET = 0.02 * POWER + 0.1 * RNG.standard_normal(N)
+
+#: texts, and what the warning calls them
+WARNED = {
+    "numbers": (np.where(np.arange(N) == 3, "?", POWER.astype(str)), "numbers as text"),
+    "numbers with commas": ([f"{1000 * x:,.1f}" for x in POWER], "numbers as text"),
+    "ISO dates": (DAYS.strftime("%Y-%m-%dT%H:%M"), "dates as text"),
+    "American dates": (DAYS.strftime("%m/%d/%Y"), "dates as text"),
+    "German dates": (DAYS.strftime("%d.%m.%Y"), "dates as text"),
+    "identifiers": ([f"u{i}" for i in range(N)], "text that hardly two rows share"),
+    "one pair": ([f"u{max(i, 1)}" for i in range(N)], "text that hardly two rows share"),
+}
+#: texts that are categories
+SILENT = {
+    "categories": RNG.choice(["red", "green", "blue"], N),
+    "codes": RNG.integers(1, 21, N).astype(str),
+    "a few dates": DAYS[np.arange(N) % 20].strftime("%Y-%m-%d"),
+    "versions": [f"1.{i % 30}.{i % 2}" for i in range(N)],
+    "streets": [f"{i % 30} High Street" for i in range(N)],
+}
+
+
+def found(texts, **parameters):
+    """Warnings about the column of texts."""
+    X = pd.DataFrame({"power": POWER, "text": texts})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SamplingWarning)
+        BayesianGLMRegressor(n_draws=10, burn_in=20, n_chains=2, **parameters).fit(X, TARGET)
+    return [str(each.message) for each in caught if "column 'text'" in str(each.message)]
+
+
+@cases("kind", list(WARNED))
+def test_text_that_holds_no_categories_warns(kind):
+    texts, what = WARNED[kind]
+    messages = found(texts)
+    assert len(messages) == 1
+    assert f"column 'text' holds {what} ({str(texts[0])!r})" in messages[0]
+
+
+@cases("kind", list(SILENT))
+def test_categories_are_no_reason_to_warn(kind):
+    assert found(SILENT[kind]) == []
+
+
+def test_who_declares_categories_is_not_warned():
+    """Also of codes that look like numbers; of text that says nothing, whoever declares it."""
+    codes = RNG.integers(10_000, 10_030, N).astype(str)
+    assert len(found(codes)) == 1
+    assert found(pd.Series(codes, dtype="category")) == []
+    assert found(codes, categorical_features=["text"]) == []
+    assert len(found(pd.Series(WARNED["identifiers"][0], dtype="category"))) == 1
+
+
+def test_the_remedies_help():
+    """Numbers and days that the messages' code makes are features like others."""
+    numbers = pd.Series(WARNED["numbers"][0])
+    days = pd.Series(WARNED["ISO dates"][0])
+    X = pd.DataFrame(
+        {
+            "power": pd.to_numeric(numbers, errors="coerce"),
+            "day": (pd.to_datetime(days) - DAYS[0]).dt.days,
+        }
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SamplingWarning)
+        reg = BayesianGLMRegressor(random_state=0).fit(X, TARGET)
+    assert not [each for each in caught if "column" in str(each.message)]
+    assert reg.coef_[0] == pytest.approx(0.02, abs=0.002)
+
+
+def test_later_rows_do_not_warn_again():
+    X = pd.DataFrame({"power": POWER, "text": WARNED["numbers"][0]})
+    with pytest.warns(SamplingWarning, match="numbers as text"):
+        reg = BayesianGLMRegressor(n_draws=10, burn_in=20, n_chains=2).fit(X, TARGET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reg.predict(X)
