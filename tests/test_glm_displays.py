@@ -60,6 +60,16 @@ def test_coefficients_are_those_of_the_summary(fitted):
         assert shown == display.names.tolist()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_ratios_beyond_the_largest_number_are_infinite(data):
+    """Of separable classes with a wide prior: as in the summary, without a warning of numpy."""
+    X, _ = data
+    clf = BayesianLogisticRegression(prior_scale=1e6, **TINY).fit(1e-6 * X[["a", "b"]], X["a"] > 0)
+    display = CoefficientDisplay.from_estimator(clf, parameters="coef", exponentiate=True)
+    assert display.middle[0] == np.inf
+    display.plot()
+
+
 def test_partial_effects_are_means_over_rows(fitted, data):
     """At one value: E[y | x, draw], averaged over the rows, and its quantiles over the draws."""
     X, _ = data

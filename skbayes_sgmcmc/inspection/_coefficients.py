@@ -107,7 +107,8 @@ class CoefficientDisplay(Display):
         shown = PosteriorSamples({"x": draws}, posterior.weights)
         lower, upper = shown.quantile("x", tails)
         if exponentiate:
-            middle, lower, upper = map(np.exp, (shown.quantile("x", 0.5), lower, upper))
+            with np.errstate(over="ignore"):  # infinite, as in the summary
+                middle, lower, upper = map(np.exp, (shown.quantile("x", 0.5), lower, upper))
             display = cls(np.asarray(names), middle, lower, upper, True, last._ratio_title())
         else:
             display = cls(np.asarray(names), shown.mean("x"), lower, upper)
