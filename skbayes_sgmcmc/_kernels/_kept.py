@@ -28,6 +28,14 @@ class KeptCode(FunctionCache):
         super().__init__(function)
         self._cache_file._source_stamp = SOURCES
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """As numba's, with the names of the functions that a closure holds.
+
+        Numba pickles them, and a compiled function has another pickle in each process.
+        """
+        held = [cell.cell_contents for cell in self._py_func.__closure__ or ()]
+        return sig, codegen.magic_tuple(), tuple(function.__name__ for function in held)
+
     def load_overload(self, *args: Any) -> Any:
         with suppress(Exception):  # a damaged file is as good as none
             return super().load_overload(*args)
