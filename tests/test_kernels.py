@@ -15,7 +15,7 @@ import torch
 from _cases import cases
 from scipy.special import expit
 
-from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SpikeSlab
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SpikeSlab, StudentT
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
@@ -129,37 +129,62 @@ def test_steps_with_momentum(n_rows, width, size, settings):
     np.testing.assert_allclose(*coef, rtol=1e-7, atol=1e-9 * np.abs(coef[0]).max())
 
 
-COUNTED = {
-    "poisson": {"likelihood": "poisson"},
-    "poisson, given scale": {"likelihood": "poisson", "prior_scale": 0.5, "fit_intercept": False},
-    "exposure": {"likelihood": "poisson", "exposure": 0, "temperature": 0.5},
-    "binomial": {"likelihood": "binomial", "n_trials": 0},
+#: for the likelihood and its parameters, targets of rows whose first column is a number of trials,
+#: and the two others that these fits differ in
+KINDS = {
+    "poisson": {},
+    "poisson, given scale": {"prior_scale": 0.5, "fit_intercept": False},
+    "poisson, exposure": {"exposure": 0, "temperature": 0.5},
+    "binomial": {"n_trials": 0},
+    "negative_binomial": {},
+    "negative_binomial, exposure": {"exposure": 0},
+    "negative_binomial, groups": {"groups": 1, "group_slopes": 2},
+    "gamma": {},
+    "gamma, offset": {"offset": 0, "prior_scale": 0.5},
+    "student_t": {},
+    "student_t, given df": {"likelihood": StudentT(df=3.5), "groups": 1},
+    "student_t, given noise": {"noise": 0.7, "temperature": 0.5},
+    "normal": {"fit_intercept": False},
+    "normal, given noise": {"noise": 0.7, "groups": 1, "group_scale": 0.5},
+    "log_normal": {},
+    "weibull": {"fit_intercept": False},
+    "weibull, groups": {"groups": 1},
 }
 
 
+def targets(kind, X, rng):
+    """Also numbers at the edges: no success, counts of zero and of thousands, outliers."""
+    if kind in ("poisson", "binomial", "negative_binomial"):
+        y = np.minimum(rng.poisson(1.0, len(X)), X[:, 0])
+        if kind == "negative_binomial":
+            y[:2] = 40.0, 3000.0
+        return y
+    y = rng.standard_normal(len(X))
+    y[0] = 30.0 if kind == "student_t" else y[0]
+    return y if kind in ("normal", "student_t") else np.exp(y)
+
+
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
-@cases("name", COUNTED)
+@cases("name", KINDS)
 @cases("weighted", [False, True])
-def test_steps_with_momentum_of_counts(name, weighted):
-    """The same for likelihoods of counts, with scales that are learned from the coefficients."""
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(1.0, 2.0, (40, 6)), rng.poisson(1.0, 40)
+def test_steps_with_momentum_of_likelihoods(name, weighted):
+    """The same for other likelihoods: with parameters of their own, of groups, with offsets."""
+    rng, kind = np.random.default_rng(0), name.partition(",")[0]
+    X = rng.uniform(1.0, 2.0, (40, 6))
     X[:, 0] = rng.integers(4, 9, 40)  # as trials, at least as many as successes
-    y = np.minimum(y, X[:, 0])
-    weight = rng.uniform(0.5, 2.0, 40) if weighted else None
+    X[:, 1] = rng.integers(0, 7, 40)  # as groups
+    y, weight = targets(kind, X, rng), rng.uniform(0.5, 2.0, 40) if weighted else None
     common = {"sampler": "sghmc", "batch_size": 40, "n_draws": 12, "burn_in": 8, "thinning": 1}
     found = []
     for compiled in ("auto", False):
         model = BayesianGLMRegressor(
-            **(common | COUNTED[name]), n_chains=2, compiled=compiled, random_state=0
-        ).fit(X, y, sample_weight=weight)
+            **(common | {"likelihood": kind} | KINDS[name]),
+            n_chains=2, compiled=compiled, random_state=0,
+        ).fit(X, y, sample_weight=weight)  # fmt: skip
         assert model.compiled_ == (("linear_momentum",) if compiled else ())
-        found.append(np.concatenate([model.posterior_["coef"], *_others(model)], axis=2))
-    np.testing.assert_allclose(*found, rtol=1e-7, atol=1e-9)
-
-
-def _others(model):
-    return [model.posterior_[name][..., None] for name in model.posterior_.draws if name != "coef"]
+        draws = model.posterior_.draws.values()
+        found.append(np.concatenate([part.reshape(2, 12, -1) for part in draws], axis=2))
+    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
 
 
 @cases("classes", [False, True])

@@ -9,7 +9,8 @@ prior, and the prior's own parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,43 @@ from ..priors.learned_scale import LearnedScale
 from ._constants import Constant
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class NormalParts:
+    """Normal priors of parts of theta, each with a precision that is given or learned.
+
+    The slope in theta_j is e rate_j theta_j, with e = k / (b + s sum_j rate_j theta_j^2 / 2), where
+    the sum is that of the part.
+
+    Attributes
+    ----------
+    rates : array of shape (n,)
+        Precisions, or their ratios if they are learned.
+    of : array of int of shape (n,)
+        The part of every coordinate.
+    precision : array of shape (parts, 3)
+        k, b, and s: 1 if the precision is learned. If it is given, they are 1, 1 and 0.
+    """
+
+    rates: Array
+    of: Array
+    precision: Array
+
+    @classmethod
+    def given(cls, rates: Array) -> NormalParts:
+        return cls(rates, np.zeros(len(rates), dtype=int), np.array([[1.0, 1.0, 0.0]]))
+
+    @classmethod
+    def joined(cls, each: Sequence[NormalParts | None]) -> NormalParts | None:
+        """One after another; None if one of them is."""
+        known = [one for one in each if one is not None]
+        if len(known) < len(each):
+            return None
+        before = np.cumsum([0, *(len(one.precision) for one in known)])
+        of = [one.of + first for one, first in zip(known, before[:-1], strict=True)]
+        rates, precision = [one.rates for one in known], [one.precision for one in known]
+        return cls(np.concatenate(rates), np.concatenate(of), np.concatenate(precision))
 
 
 class FixedScales:
@@ -70,9 +108,9 @@ class FixedScales:
         return (names[type(self.prior)], self.rates) if type(self.prior) in names else None
 
     @property
-    def quadratic(self) -> tuple[Array, tuple[float, float] | None] | None:
-        """Rates of a normal prior, and k and b if they are relative to a learned precision."""
-        return (self.rates, None) if type(self.prior) is Normal else None
+    def normal_parts(self) -> NormalParts | None:
+        """The prior, if its slopes are those of normal ones."""
+        return NormalParts.given(self.rates) if type(self.prior) is Normal else None
 
     #: shape and rate of the prior of a precision that is learned
     precision: tuple[float, float] | None = None
@@ -179,8 +217,16 @@ class LearnedScales:
         self.recorded: dict[str, tuple[int, ...]] = {
             "scale": (n_groups,) if own or n_groups > 1 else ()
         }
-        relative = np.concatenate([self.inverse_squares, np.zeros(n_intercepts)])
-        self.quadratic = None if self.precision is None or own else (relative, self.precision)
+        learned = np.column_stack(np.broadcast_arrays(self.k_g, self.rate, 1.0))
+        self.normal_parts = (
+            None
+            if own
+            else NormalParts(
+                np.concatenate([self.inverse_squares, np.zeros(n_intercepts)]),
+                np.concatenate([self.group, np.zeros(n_intercepts, dtype=int)]),
+                learned,
+            )
+        )
         #: typical distances from zero
         self.typical = np.concatenate(
             [

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .._data.chain_random import ChainRandom
 from ..priors.factorised import Normal
-from ._coefficient_priors import CoefficientPrior, coefficient_prior
+from ._coefficient_priors import CoefficientPrior, NormalParts, coefficient_prior
 
 Array = NDArray[Any]
 
@@ -67,7 +67,6 @@ class GroupedCoefficients:
     """
 
     linear_form = None
-    quadratic = None
     isotropic = False
     normal = None
     precision = None
@@ -94,6 +93,7 @@ class GroupedCoefficients:
             for shape in prior.recorded.values()
         }
         self.typical = np.concatenate([prior.typical for prior in each])
+        self.normal_parts = NormalParts.joined([prior.normal_parts for prior in each])
 
     def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
         """Every part's prior, and its coordinates of arrays with theta on the last axis."""

@@ -52,6 +52,8 @@ from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
 
 if TYPE_CHECKING:
+    from ._coefficient_priors import NormalParts
+    from ._compiled import Compiled
     from ._tuning import Tuning
 
 Array = NDArray[Any]
@@ -108,33 +110,22 @@ class LinearForm:
 
 
 @dataclass
-class LinearMeans:
-    """A potential with the slopes w_i mean(theta'x_i + shift_i) - y_i in the rows' predictors.
+class LinearRows:
+    """Rows of one linear predictor theta'x_i + shift_i, whose likelihood has compiled slopes.
 
     Attributes
     ----------
     design : Design
-        The rows x_i, dense and in memory.
-    shift : array of shape (n_rows,)
-        What is added to predictors.
-    weight, target : array of shape (n_rows,)
-        w_i and y_i.
-    counts : bool
-        Whether the mean is e^z, of counts, instead of 1 / (1 + e^-z).
-    rates : array of shape (n_parameters,)
-        The normal prior's precisions, or their ratios if they are learned.
-    learned : tuple of float or None
-        Shape k and rate b of the precision's conditional distribution: its mean is
-        k / (b + sum_j rate_j theta_j^2 / 2).
+        The rows x_i, in memory.
+    likelihood : Compiled
+        The likelihood, with the shifts, targets and weights of all rows.
+    prior : NormalParts
+        The prior of theta.
     """
 
     design: Any
-    shift: Array
-    weight: Array
-    target: Array
-    counts: bool
-    rates: Array
-    learned: tuple[float, float] | None
+    likelihood: Compiled
+    prior: NormalParts
 
 
 class Model:
@@ -417,8 +408,8 @@ class Model:
         """The potential as a function of linear predictors, for the compiled kernel; else None."""
         return None
 
-    def linear_means(self, data: Data) -> LinearMeans | None:
-        """The potential by the means of dense rows, for compiled steps; else None."""
+    def linear_rows(self, data: Data) -> LinearRows | None:
+        """The potential by its rows' predictors, for compiled steps; else None."""
         return None
 
     @property

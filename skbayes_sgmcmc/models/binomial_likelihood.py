@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from . import predictive
+from ._compiled import Compiled
 from .likelihoods import Likelihood
 
 Array = NDArray[Any]
@@ -74,8 +75,8 @@ class Binomial(Likelihood):
         ways = ways - torch.lgamma(trials - successes + 1.0)
         return ways + successes * logits - trials * torch.nn.functional.softplus(logits)
 
-    def canonical(self, y: Array) -> tuple[Any, Any, Any, bool] | None:
-        return self.center, y[:, 1], y[:, 0], False
+    def compiled(self, y: Array) -> Compiled | None:
+        return Compiled("shares", self.center, y[:, 0] / np.maximum(y[:, 1], 1.0), weight=y[:, 1])
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, None]:
         expected = torch.sigmoid(f + self.center).mul_(y[..., 1:])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from . import predictive
+from ._compiled import Compiled, Own
 from ._constants import Constant
 from .likelihoods import Likelihood, Natural
 
@@ -93,8 +94,8 @@ class Poisson(LogMean):
         """Log probabilities of zeros, (chains, rows, k)."""
         return -torch.exp(self.log_mean(f))
 
-    def canonical(self, y: Array) -> tuple[Any, Any, Any, bool] | None:
-        return np.log(self.typical[0]), 1.0, y[:, 0], True
+    def compiled(self, y: Array) -> Compiled | None:
+        return Compiled("counts", np.log(self.typical[0]), y[:, 0])
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         return torch.exp(self.log_mean(f), out=f).sub_(y), None
@@ -127,6 +128,10 @@ class NegativeBinomial(Dispersed, Poisson):
     def log_zero(self, f: Tensor, own: Tensor) -> Tensor:
         dispersion = self.dispersion(own)
         return -torch.log1p(dispersion * torch.exp(self.log_mean(f))) / dispersion
+
+    def compiled(self, y: Array) -> Compiled | None:
+        own = (Own(math.log(TYPICAL_DISPERSION)),)
+        return Compiled("negative_binomial", np.log(self.typical[0]), y[:, 0], own=own)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         size = 1.0 / self.dispersion(own)

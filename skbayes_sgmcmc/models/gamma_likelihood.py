@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from . import predictive
-from .count_likelihoods import Dispersed, digamma_rest, stirling_rest
+from ._compiled import Compiled, Own
+from .count_likelihoods import TYPICAL_DISPERSION, Dispersed, digamma_rest, stirling_rest
 
 Array = NDArray[Any]
 
@@ -47,6 +48,10 @@ class Gamma(Dispersed):
         log_ratio = log_y - self.log_mean(f)
         log_p = -shape * (torch.expm1(log_ratio) - log_ratio) - log_y - stirling_rest(shape)
         return (log_p + 0.5 * torch.log(shape) - 0.5 * math.log(2.0 * math.pi)).sum(2)
+
+    def compiled(self, y: Array) -> Compiled | None:
+        own = (Own(math.log(TYPICAL_DISPERSION)),)
+        return Compiled("gamma", np.log(self.typical[0]), np.log(y[:, 0]), own=own)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         shape = 1.0 / self.dispersion(own)

@@ -33,7 +33,7 @@ from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_block
 from ._conjugate import NormalConditionals
 from ._group_priors import GroupTerm
 from ._linalg import gauss
-from ._protocol import Anchor, LinearForm, LinearMeans
+from ._protocol import Anchor, LinearForm, LinearRows
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
 
@@ -131,14 +131,13 @@ class GLMModel(LinearModel):
     def linear_form(self, data: Data) -> LinearForm | None:
         return None
 
-    def linear_means(self, data: Data) -> LinearMeans | None:
+    def linear_rows(self, data: Data) -> LinearRows | None:
         fields = data.fields
-        found = self.likelihood.canonical(fields["y"].double().cpu().numpy())
-        if found is None:
-            return None
-        shift, weight, target, counts = found
-        offset = fields["offset"].double().cpu().numpy() if "offset" in fields else 0.0
-        return self._means(data, shift + offset, weight, target, counts=counts)
+        found = self.likelihood.compiled(fields["y"].double().cpu().numpy())
+        if found is not None and "offset" in fields:
+            offset = fields["offset"].double().cpu().numpy()
+            found = found._replace(shift=found.shift + offset)
+        return self._rows(data, found)
 
     # conditional distributions --------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .._sklearn import BaseEstimator
 from .._validation import check_choice, check_real
+from ._compiled import Compiled, Own
 from ._constants import Constant
 from .predictive import Normal, Predictive
 
@@ -97,8 +98,8 @@ class Likelihood:
         """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are the own parameters."""
         raise NotImplementedError
 
-    def canonical(self, y: Array) -> tuple[Any, Any, Any, bool] | None:
-        """(shift, weight, target, counts) of :class:`LinearMeans`, for one output without own."""
+    def compiled(self, y: Array) -> Compiled | None:
+        """What compiled slopes need for targets y of one output; None if there are none."""
         return None
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -257,6 +258,15 @@ class Gaussian(Likelihood):
         z = (y - f) * torch.exp(-log_sd)
         return (-0.5 * z * z - log_sd - 0.5 * math.log(2.0 * math.pi)).sum(2)
 
+    def _compiled_noise(self) -> Own:
+        """The logarithm of the standard deviation."""
+        if self.noise is None:
+            return Own(math.log(TYPICAL_NOISE))
+        return Own(math.log(self.noise[0]), given=True)
+
+    def compiled(self, y: Array) -> Compiled | None:
+        return Compiled("normal", 0.0, y[:, 0], own=(self._compiled_noise(),))
+
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         precision = torch.exp(-2.0 * self.log_sd(own))
         away = f.sub_(y)
@@ -282,6 +292,9 @@ class LatentGaussian(Gaussian):
 
     def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
         return math.sqrt(ridge_noise(design, y, weight))
+
+    def compiled(self, y: Array) -> Compiled | None:
+        return None
 
     def log_sd(self, own: Tensor) -> Tensor:
         return torch.log(own)[:, None]

@@ -26,14 +26,15 @@ from .._limits import LIMITS
 from .._metric import State
 from ..priors.factorised import Normal, Prior
 from ._blocks import joined_over_blocks, summed_over_blocks
-from ._coefficient_priors import CoefficientPrior, LearnedScales, coefficient_prior
+from ._coefficient_priors import CoefficientPrior, LearnedScales, NormalParts, coefficient_prior
+from ._compiled import Compiled
 from ._constants import Constant
-from ._design import Design, SparseDesign, make_design
+from ._design import DenseDesign, Design, SparseDesign, make_design
 from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root
 from ._past import Past
-from ._protocol import Anchor, LinearForm, LinearMeans
+from ._protocol import Anchor, LinearForm, LinearRows
 from .row_space import RowSpace
 
 Array = NDArray[Any]
@@ -234,19 +235,20 @@ class LinearModel(CurvedModel):
             else LinearForm(data.fields["x"], form[1], form[0])
         )
 
-    def _means(
-        self, data: Data, shift: Any, weight: Any, target: Any, *, counts: bool
-    ) -> LinearMeans | None:
-        """:meth:`linear_means` with these parts of rows; ``weight`` multiplies the rows' own."""
-        design, prior = data.fields["x"], self.coefficient_prior.quadratic
-        dense = isinstance(getattr(design, "x", None), torch.Tensor)
-        if not dense or prior is None or self.past is not None or self.n_others or self.k > 1:
+    def _rows(self, data: Data, likelihood: Compiled | None) -> LinearRows | None:
+        """:meth:`linear_rows` with this likelihood, whose weights multiply the rows' own."""
+        design, of_own = data.fields["x"], None
+        if type(self.own_prior) is Normal:
+            of_own = NormalParts.given(self._own_rates.values)
+        prior = NormalParts.joined([self.coefficient_prior.normal_parts, of_own])
+        known = self.k == 1 and self.past is None and type(design) in (DenseDesign, SparseDesign)
+        if likelihood is None or prior is None or not known:
             return None
-        own = 1.0 if data.weight is None else data.weight.double().cpu().numpy()
-        shift, weight, target = (
-            np.full(data.n_rows, part) for part in (shift, own * weight, own * target)
-        )
-        return LinearMeans(design, shift, weight, target, counts, *prior)
+        weight = 1.0 if data.weight is None else data.weight.double().cpu().numpy()
+        parts = likelihood.shift, likelihood.target, weight * likelihood.weight
+        shift, target, weight = (np.full(data.n_rows, part) for part in parts)
+        filled = likelihood._replace(shift=shift, target=target, weight=weight)
+        return LinearRows(design, filled, prior)
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., n_intercepts), and others."""

@@ -28,8 +28,9 @@ from .._draws.storage import decode, encode
 from .._metric import State
 from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
+from ._compiled import Compiled
 from ._constants import Constant
-from ._protocol import Anchor, LinearForm, LinearMeans
+from ._protocol import Anchor, LinearForm, LinearRows
 from ._sigmoid_means import normal_nodes, sigmoid, sigmoid_means
 from .likelihoods import elementwise_softmax
 from .linear import LinearModel
@@ -404,8 +405,8 @@ class LogisticModel(LinearModel):
         fields = {name: torch.from_numpy(values).to(like) for name, values in arrays.items()}
         return Anchor(fields, gradient, hessian, rows)
 
-    def linear_means(self, data: Data) -> LinearMeans | None:
-        return self._means(data, 0.0, 1.0, 0.0, counts=False)  # rows are signed by their labels
+    def linear_rows(self, data: Data) -> LinearRows | None:
+        return self._rows(data, Compiled("shares", 0.0, 0.0))  # rows are signed by their labels
 
     def linear_form(self, data: Data) -> LinearForm | None:
         return None if self.k > 1 else super().linear_form(data)

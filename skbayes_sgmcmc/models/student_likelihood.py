@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from . import predictive
+from ._compiled import Compiled, Own
 from .likelihoods import Gaussian, Natural, Parametric
 from .predictive import Predictive
 
@@ -108,6 +109,13 @@ class StudentNoise(Gaussian):
         constant = torch.lgamma(half + 0.5) - torch.lgamma(half) - 0.5 * torch.log(math.pi * df)
         square = self._square(z)
         return (constant - log_scale - (half + 0.5) * torch.log1p(square / df)).sum(2)
+
+    def compiled(self, y: Array) -> Compiled | None:
+        if self.given_df is None:
+            of_df = Own(math.log(TYPICAL_DF))
+        else:
+            of_df = Own(math.log(self.given_df - LEAST_DF), given=True)
+        return Compiled("student_t", 0.0, y[:, 0], own=(self._compiled_noise(), of_df))
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         weight, df = torch.exp(-self.log_sd(own)), self.df(own)

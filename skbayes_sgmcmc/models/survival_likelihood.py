@@ -20,6 +20,7 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.special import log_ndtr
 
+from ._compiled import Compiled, Own
 from .count_likelihoods import LogMean
 from .likelihoods import Natural
 from .predictive import Predictive
@@ -138,6 +139,8 @@ class LogNormal(LogMean):
     """
 
     errors: Any = NormalErrors
+    #: name of the compiled slopes
+    kernel = "normal"
     shapes = {"log_sigma": (1,)}  # noqa: RUF012
     #: they are finite given sigma, but averages over its posterior may be infinite
     has_moments = False
@@ -159,6 +162,11 @@ class LogNormal(LogMean):
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         return log_density(self.errors, self.log_mean(f)[..., 0], torch.exp(own), y)
+
+    def compiled(self, y: Array) -> Compiled | None:
+        if (y[:, 0] != y[:, 1]).any():
+            return None  # not of bounds
+        return Compiled(self.kernel, np.log(self.typical[0]), np.log(y[:, 0]), own=(Own(0.0),))
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         errors, sigma = self.errors, torch.exp(own)
@@ -189,6 +197,7 @@ class Weibull(LogNormal):
     r"""Weibull times, with the scale :math:`m e^f` and the shape :math:`1 / \sigma`."""
 
     errors = GumbelErrors
+    kernel = "weibull"
 
 
 def log_density(errors: Any, location: Tensor, sigma: Tensor, y: Tensor) -> Tensor:

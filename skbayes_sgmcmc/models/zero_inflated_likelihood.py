@@ -12,6 +12,7 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
+from ._compiled import Compiled
 from .count_likelihoods import Array, NegativeBinomial, Poisson
 from .likelihoods import Natural
 from .predictive import Predictive
@@ -35,6 +36,9 @@ class ZeroInflatedPoisson(Poisson):
     def natural(self) -> dict[str, Natural]:
         values = lambda draws, unit: ndtr(draws["zero_probit"])  # noqa: E731
         return super().natural | {"zero_probit": ("zero_probability", values)}
+
+    def compiled(self, y: Array) -> Compiled | None:
+        return None
 
     def log_densities(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         g, rest = own[:, None, : self.n_outputs], own[:, self.n_outputs :]

@@ -11,15 +11,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._limits import LIMITS
+from ...models._protocol import LinearRows
 from ...samplers import SGHMC, integrators
 from ...samplers._protocol import State, Step
 from ..recipe import Recipe
-from ..target import Evaluator
+from ..target import Evaluator, Target
 from ._base import Accelerator, Engine, why_no_cpu
+
+Array = NDArray[Any]
+#: the share of rows that use a column from which on it is stored dense
+MANY = 0.2
 
 
 class LinearMomentum(Accelerator):
@@ -39,19 +46,60 @@ class LinearMomentum(Accelerator):
             return "it is for dtype='float64'."
         if target.coordinates is None or target.coordinates.root.ndim == 1:
             return "it needs a full matrix as preconditioner."
-        if target.model.linear_means(target.data) is None:
+        if target.model.linear_rows(target.data) is None:
             return (
-                "it is for dense rows in memory, with two classes or one target of likelihood="
-                "'poisson' or 'binomial', and for a normal prior of one scale."
+                "it is for rows in memory with one predictor, whose likelihood has compiled "
+                "slopes, and for normal priors whose scales have no scale in common."
             )
         return why_no_cpu(recipe)
 
     def pays(self, recipe: Recipe) -> bool:
-        d = recipe.target.model.n_parameters
-        return d * (d + recipe.minibatches.size) <= LIMITS.compiled_numbers
+        target = recipe.target
+        rows = target.model.linear_rows(target.data)
+        assert target.coordinates is not None and rows is not None
+        d, n = target.model.n_parameters, target.data.n_rows + target.model.n_parameters
+        if target.coordinates.sparse is not None:
+            matrix = Matrix(rows, target)
+            d = len(matrix.x) + len(matrix.places)
+        return d * n <= LIMITS.compiled_numbers
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
         return replace(engine, block=Steps(recipe))
+
+
+class Matrix:
+    """The linear function of phi that gives the predictors of rows, and then theta.
+
+    Attributes
+    ----------
+    x : array of shape (dense columns, rows)
+        The columns after the last one that few rows use.
+    places, values : arrays of shape (numbers, rows)
+        Of every row, the other columns that it uses, and their numbers; of some, zeros.
+    shift : array of shape (rows,)
+        What is added.
+    """
+
+    def __init__(self, rows: LinearRows, target: Target):
+        coordinates, design = target.coordinates, rows.design
+        assert coordinates is not None
+        center, n_used = coordinates.center.numpy(), design.shape[1]
+        predictors = rows.likelihood.shift + design.times(center[:n_used, None])[:, 0]
+        self.shift = np.concatenate([predictors, center])
+        if coordinates.sparse is None:
+            root = coordinates.root.numpy()
+            self.x = np.vstack([design.times(root[:n_used]), root]).T
+            few = sp.csr_matrix((len(self.shift), 0))
+        else:
+            root = coordinates.sparse[0]
+            matrix = sp.vstack([design.x @ root[:n_used], root], format="csc")
+            often = np.diff(matrix.indptr) > MANY * len(self.shift)
+            first = len(often) - int(np.argmin(often[::-1])) if not often.all() else 0
+            self.x, few = matrix[:, first:].toarray().T, matrix[:, :first].tocsr()
+        lengths = np.diff(few.indptr)
+        used = np.arange(lengths.max(initial=0))[:, None] < lengths
+        self.places, self.values = np.zeros(used.shape, np.uint64), np.zeros(used.shape)
+        self.places.T[used.T], self.values.T[used.T] = few.indices, few.data
 
 
 class Steps:
@@ -61,31 +109,29 @@ class Steps:
         from ..._kernels import momentum
 
         target = recipe.target
-        means, coordinates = target.model.linear_means(target.data), target.coordinates
-        assert means is not None and coordinates is not None
-        self._take, scale = momentum.take, target.likelihood_scale(recipe.minibatches)
-        root, center = coordinates.root.numpy(), coordinates.center.numpy()
-        x = np.concatenate([block for _, block in means.design.blocks()])
-        d = len(center)
-        moved = np.zeros((-(-d // momentum.FEATURES) * momentum.FEATURES, len(x)))
-        moved[:d] = root.T @ x.T
-        self._design = moved, means.shift + x @ center, scale * means.weight, scale * means.target
-        self._counts, learned, rates = means.counts, means.learned, means.rates
-        rates = rates / target.n if learned is None else rates
-        slope = root.T @ (rates * center)
-        self._prior = np.ascontiguousarray(root.T @ (rates[:, None] * root)), slope
-        self._precision = np.empty(0)
-        if learned is not None:
-            k, b = learned
-            self._precision = np.array([k / target.n, b, center @ (rates * center)])
+        rows = target.model.linear_rows(target.data)
+        assert rows is not None
+        likelihood, prior, n = rows.likelihood, rows.prior, target.data.n_rows
+        self._take = momentum.STEPS[likelihood.name]
+        matrix, d = Matrix(rows, target), target.model.n_parameters
+        x = np.zeros((-(-len(matrix.x) // momentum.COLUMNS) * momentum.COLUMNS, n + d))
+        x[: len(matrix.x)] = matrix.x
+        self._rows = x, d - len(matrix.x), matrix.places, matrix.values, matrix.shift
+        weight = target.likelihood_scale(recipe.minibatches) * likelihood.weight
+        inferred = np.array([not own.given for own in likelihood.own], dtype=bool)
+        places = np.full(len(inferred), -1)
+        places[inferred] = n + d - inferred.sum() + np.arange(inferred.sum())
+        shifts = np.array([own.shift for own in likelihood.own], dtype=float)
+        self._likelihood = likelihood.target, weight, places, shifts
+        self._prior = prior.rates, prior.of, prior.precision / [target.n, 1.0, 1.0]
 
     def __call__(
         self, sampler: Any, phi: Tensor, state: State, step: Step, evaluator: Evaluator
     ) -> Tensor:
         positions, a = torch.empty_like(step.xi), sampler.friction_of(step)
         self._take(
-            phi.numpy(), state["v"].numpy(), state["g"].numpy(), self._design, self._counts,
-            self._prior, self._precision, step.eta, math.exp(-a),
-            math.sqrt(-math.expm1(-2.0 * a) * step.noise), step.xi.numpy(), positions.numpy(),
+            phi.numpy(), state["v"].numpy(), state["g"].numpy(), self._rows, self._likelihood,
+            self._prior, step.eta, math.exp(-a), math.sqrt(-math.expm1(-2.0 * a) * step.noise),
+            step.xi.numpy(), positions.numpy(),
         )  # fmt: skip
         return positions
