@@ -15,7 +15,7 @@ import torch
 from _cases import cases
 from scipy.special import expit
 
-from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SpikeSlab, StudentT
+from skbayes_sgmcmc import SpikeSlab
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
@@ -26,7 +26,7 @@ from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
 from skbayes_sgmcmc.models.topics.documents import Assignments, Tokens
 from skbayes_sgmcmc.priors.factorised import Normal
-from skbayes_sgmcmc.samplers import PSGLD, SGHMC, SGLD, Step
+from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
 from skbayes_sgmcmc.samplers.integrators import euler
 
 pytest.importorskip("numba")
@@ -96,95 +96,6 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
         )  # fmt: skip
         np.testing.assert_allclose(kept, np.array(draws)[keep], **ROUNDING)
         np.testing.assert_array_equal(theta, kept[-1])
-
-
-@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
-@cases("n_rows, width", [(30, 1), (9, 3), (150, 5), (40, 67)])
-@cases("size", [1e-3, 1.0, 1e3])
-@cases(
-    "settings",
-    [
-        {},
-        {"sampler": SGHMC(friction=0.0), "fit_intercept": False},
-        {"sampler": SGHMC(diffusion=0.5), "prior_scale": 3.0, "temperature": 0.5},
-        {"prior_scale": "learned"},
-    ],
-)
-def test_steps_with_momentum(n_rows, width, size, settings):
-    """Draws of a fit are those of torch, but for the rounding of a few steps in the coefficients.
-
-    Also where nearly all rows are certain (``size``), with weights, and without friction.
-    """
-    rng = np.random.default_rng(width)
-    X, y = size * rng.normal(size=(n_rows, width)), np.arange(n_rows) % 2
-    weight = rng.uniform(0.5, 2.0, n_rows) if width == 5 else None
-    common = {"sampler": "sghmc", "batch_size": n_rows, "n_draws": 12, "burn_in": 8, "thinning": 1}
-    coef = []
-    for compiled in ("auto", False):
-        model = BayesianLogisticRegression(
-            **(common | settings), n_chains=2, compiled=compiled, random_state=0
-        ).fit(X, y, sample_weight=weight)
-        assert model.compiled_ == (("linear_momentum",) if compiled else ())
-        coef.append(model.posterior_["coef"])
-    np.testing.assert_allclose(*coef, rtol=1e-7, atol=1e-9 * np.abs(coef[0]).max())
-
-
-#: for the likelihood and its parameters, targets of rows whose first column is a number of trials,
-#: and the two others that these fits differ in
-KINDS = {
-    "poisson": {},
-    "poisson, given scale": {"prior_scale": 0.5, "fit_intercept": False},
-    "poisson, exposure": {"exposure": 0, "temperature": 0.5},
-    "binomial": {"n_trials": 0},
-    "negative_binomial": {},
-    "negative_binomial, exposure": {"exposure": 0},
-    "negative_binomial, groups": {"groups": 1, "group_slopes": 2},
-    "gamma": {},
-    "gamma, offset": {"offset": 0, "prior_scale": 0.5},
-    "student_t": {},
-    "student_t, given df": {"likelihood": StudentT(df=3.5), "groups": 1},
-    "student_t, given noise": {"noise": 0.7, "temperature": 0.5},
-    "normal": {"fit_intercept": False},
-    "normal, given noise": {"noise": 0.7, "groups": 1, "group_scale": 0.5},
-    "log_normal": {},
-    "weibull": {"fit_intercept": False},
-    "weibull, groups": {"groups": 1},
-}
-
-
-def targets(kind, X, rng):
-    """Also numbers at the edges: no success, counts of zero and of thousands, outliers."""
-    if kind in ("poisson", "binomial", "negative_binomial"):
-        y = np.minimum(rng.poisson(1.0, len(X)), X[:, 0])
-        if kind == "negative_binomial":
-            y[:2] = 40.0, 3000.0
-        return y
-    y = rng.standard_normal(len(X))
-    y[0] = 30.0 if kind == "student_t" else y[0]
-    return y if kind in ("normal", "student_t") else np.exp(y)
-
-
-@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
-@cases("name", KINDS)
-@cases("weighted", [False, True])
-def test_steps_with_momentum_of_likelihoods(name, weighted):
-    """The same for other likelihoods: with parameters of their own, of groups, with offsets."""
-    rng, kind = np.random.default_rng(0), name.partition(",")[0]
-    X = rng.uniform(1.0, 2.0, (40, 6))
-    X[:, 0] = rng.integers(4, 9, 40)  # as trials, at least as many as successes
-    X[:, 1] = rng.integers(0, 7, 40)  # as groups
-    y, weight = targets(kind, X, rng), rng.uniform(0.5, 2.0, 40) if weighted else None
-    common = {"sampler": "sghmc", "batch_size": 40, "n_draws": 12, "burn_in": 8, "thinning": 1}
-    found = []
-    for compiled in ("auto", False):
-        model = BayesianGLMRegressor(
-            **(common | {"likelihood": kind} | KINDS[name]),
-            n_chains=2, compiled=compiled, random_state=0,
-        ).fit(X, y, sample_weight=weight)  # fmt: skip
-        assert model.compiled_ == (("linear_momentum",) if compiled else ())
-        draws = model.posterior_.draws.values()
-        found.append(np.concatenate([part.reshape(2, 12, -1) for part in draws], axis=2))
-    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
 
 
 @cases("classes", [False, True])

@@ -169,7 +169,8 @@ def with_groups(groupings: Groupings, X: Any, features: Any) -> Any:
         slopes = [sp.diags(values_of(X, j)) @ ones for j in grouping.slopes.values()]
         blocks += [ones, *slopes]
     n_columns = features.shape[1] + sum(block.shape[1] for block in blocks)
-    if sp.issparse(features) or features.shape[0] * n_columns > LIMITS.dense_numbers:
+    few = n_columns < LIMITS.worth_sparse  # more have sparse coordinates if rows are sparse
+    if sp.issparse(features) or not few or features.shape[0] * n_columns > LIMITS.dense_numbers:
         return sp.hstack([*blocks, features], format="csr")
     return np.hstack([*(block.toarray() for block in blocks), features])
 

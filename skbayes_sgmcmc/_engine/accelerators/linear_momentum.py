@@ -94,7 +94,7 @@ class Matrix:
             root = coordinates.sparse[0]
             matrix = sp.vstack([design.x @ root[:n_used], root], format="csc")
             often = np.diff(matrix.indptr) > MANY * len(self.shift)
-            first = len(often) - int(np.argmin(often[::-1])) if not often.all() else 0
+            first = 1 + np.flatnonzero(~often).max(initial=-1)
             self.x, few = matrix[:, first:].toarray().T, matrix[:, :first].tocsr()
         lengths = np.diff(few.indptr)
         used = np.arange(lengths.max(initial=0))[:, None] < lengths
