@@ -107,7 +107,7 @@ def test_steps_with_momentum_of_likelihoods(name, weighted):
         assert model.compiled_ == (("linear_momentum",) if compiled else ())
         draws = model.posterior_.draws.values()
         found.append(np.concatenate([part.reshape(2, 12, -1) for part in draws], axis=2))
-    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(*found, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -129,7 +129,7 @@ def test_steps_with_momentum_of_many_scales(what):
         found.append(model.posterior_.pooled("coef"))
         assert what != "groups" or model.posterior_["effect_code"].shape[2] > 100
         assert what != "categories" or model.posterior_["scale"].shape[2] > 1
-    np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(*found, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.slow  # each function is compiled by itself
