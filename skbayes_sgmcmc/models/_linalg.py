@@ -1,8 +1,7 @@
-"""Factorisations robust to badly scaled features, largest eigenvalues, normal quadrature."""
+"""Factorisations robust to badly scaled features, and largest eigenvalues."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -59,13 +58,6 @@ def few_directions(size: int) -> Array | None:
     if size <= 32:
         return None
     return np.asarray(np.random.default_rng(0).standard_normal((size, 16)) / 4.0)
-
-
-@functools.cache
-def gauss(size: int) -> tuple[Array, Array]:
-    """Nodes of the Gauss-Hermite quadrature over N(0, 1), and weights with the sum one."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
-    return nodes, weights / weights.sum()
 
 
 def largest_eigenvalue(times: Callable[[Array], Array], size: int) -> float:

@@ -13,7 +13,6 @@ each target. Own parameters lie in theta as (m, k).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,14 +31,12 @@ from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import NormalConditionals
 from ._group_priors import GroupTerm
-from ._linalg import gauss
 from ._protocol import Anchor, LinearForm, LinearMeans
+from ._quadrature import Rule, gauss, product, third_degree
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
 
 Array = NDArray[Any]
-#: nodes (nodes, q) and weights (nodes,) of a quadrature over N(0, I)
-Rule = tuple[Array, Array]
 
 #: nodes of the quadrature over the linear predictor
 NODES = 11
@@ -286,7 +283,7 @@ class GLMModel(LinearModel):
         """
         at = self._at(theta, data)
         A = self._roots(root, data, at.shape)
-        rule = _third_degree(at.shape[2]) if root is None else _rule(self.n_own)
+        rule = third_degree(at.shape[2]) if root is None else _rule(self.n_own)
         slope, products = np.zeros(at.shape), np.zeros(A.shape)
         for e, weights, slopes in self._slopes_around(theta, A, rule, data):
             g = slopes.reshape(len(e), -1)
@@ -481,21 +478,5 @@ def _rule(n_own: int) -> Rule:
     A product of rules grows exponentially with the parameters, one of third degree in proportion to
     their number.
     """
-    own = [gauss(5)] * n_own if n_own <= 2 else [_third_degree(n_own)]
-    return _product([gauss(NODES), *own])
-
-
-def _third_degree(q: int) -> Rule:
-    """Two nodes on each of q axes, exact for polynomials of third degree (Stroud 1957)."""
-    axes = math.sqrt(q) * np.eye(q)
-    return np.concatenate([axes, -axes]), np.full(2 * q, 0.5 / q)
-
-
-def _product(rules: Sequence[Rule]) -> Rule:
-    nodes, weights = np.empty((1, 0)), np.ones(1)
-    for more, factors in rules:
-        more = more.reshape(len(factors), -1)
-        first, second = np.repeat(nodes, len(more), axis=0), np.tile(more, (len(nodes), 1))
-        nodes = np.hstack([first, second])
-        weights = np.outer(weights, factors).ravel()
-    return nodes, weights
+    own = [gauss(5)] * n_own if n_own <= 2 else [third_degree(n_own)]
+    return product([gauss(NODES), *own])
