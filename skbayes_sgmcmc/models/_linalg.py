@@ -1,4 +1,4 @@
-"""Factorisations robust to badly scaled features, and largest eigenvalues."""
+"""Matrices with badly scaled features or of products only: factors and largest eigenvalues."""
 
 from __future__ import annotations
 
@@ -40,6 +40,19 @@ def inverse_root(curvature: Array) -> Array:
         inverse = scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
         return np.ascontiguousarray(stretch[:, None] * inverse.T)
     raise np.linalg.LinAlgError("the curvature is not positive definite")
+
+
+def less_outer(matrix: Array, columns: Array, most: float) -> Array:
+    """matrix - columns columns', where ``matrix`` is positive definite and the result remains so.
+
+    No direction loses more than the share ``most``: if one would, less of all columns is taken off.
+    """
+    if columns.shape[1] == 0:
+        return matrix
+    within = inverse_root(matrix).T @ columns
+    largest = float(np.linalg.norm(within, ord=2)) ** 2
+    share = min(1.0, most / max(largest, np.finfo(float).tiny))
+    return np.asarray(matrix - share * (columns @ columns.T))
 
 
 def is_sparse(matrix: Any) -> bool:

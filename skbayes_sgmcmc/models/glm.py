@@ -323,25 +323,6 @@ class GLMModel(LinearModel):
             square += weights @ np.square(left).sum((2, 3))
         return np.asarray(np.sqrt(square))
 
-    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
-        found = self._margins(center, data)
-        if found is None:
-            return None
-        margin, slope = found
-        sd = self._sds_of_margins(slope, root, data)
-        certain = np.where(margin > 0.0, margin, np.inf)
-        # of a row of weight 1: a weight of two must mean the same as two rows
-        return certain / sd, data.scale * sd
-
-    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
-        found = self._margins(center, data)
-        assert found is not None
-        slope, sds = found[1], np.sqrt(np.square(root).sum(1))
-        scaled = root @ (root / np.maximum(sds, np.finfo(float).tiny)[:, None]).T
-        moves = slope[:, :1] * data.fields["x"].times(scaled[: self.n_used])
-        moves += slope[:, 1:] @ scaled[self.n_linear :]
-        return np.asarray(np.abs(moves).max(1) / self._sds_of_margins(slope, root, data))
-
     def _margins(self, center: Array, data: Data) -> tuple[Array, Array] | None:
         """The likelihood's ``walls``, if there is one target."""
         if self.k > 1:
@@ -349,7 +330,12 @@ class GLMModel(LinearModel):
         f, y = self._at(center, data)[:, 0, 0], data.fields["y"][:, 0].double().cpu().numpy()
         return self.likelihood.walls(f, self._own(center)[0], y)
 
-    def _sds_of_margins(self, slope: Array, root: Array, data: Data) -> Array:
+    def _largest_moves(self, directions: Array, slope: Array, data: Data) -> Array:
+        moves = slope[:, :1] * data.fields["x"].times(directions[: self.n_used])
+        moves += slope[:, 1:] @ directions[self.n_linear :]
+        return np.asarray(np.abs(moves).max(1))
+
+    def _sds_of_margins(self, root: Array, slope: Array, data: Data) -> Array:
         A = self._roots(root, data, (len(slope), 1, 1 + self.n_own))[:, 0]
         return np.linalg.norm(np.einsum("nq,nqr->nr", slope, A), axis=1)
 
