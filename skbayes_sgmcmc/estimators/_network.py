@@ -370,7 +370,6 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors with a likelihood that depends on the outputs of a network."""
 
-    _any_likelihood = True
     #: outputs beyond which means are linear in them, for a logarithmic link
     _y_bend: Array
 
