@@ -28,7 +28,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._class_order import check_classes
-from ._classes import Classes, Kind, columns, n_columns
+from ._classes import Classes, Kind, columns, logs, n_columns
 from ._fitting import Task
 from ._log_joint import log_joint
 from ._probabilities import ProbabilityClassifier
@@ -285,7 +285,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
         def with_logs(draws: slice, x: Any) -> Array:
             p = np.asarray(predict(chosen[draws], x), dtype=float)
-            return np.concatenate([p, np.log(np.maximum(p, np.finfo(float).tiny))], axis=2)
+            return np.concatenate([p, logs(p)], axis=2)
 
         k, some = classes.n_outputs, rows.x[chosen_rows]
         with np.errstate(all="ignore"):  # what is not finite is refused
@@ -293,10 +293,10 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         check_predictions(found, some)
         n_numbers = sum(math.prod(shape) for shape in self.posterior_.shapes.values())
         both = zip(classes.parts(found[:, :k]), classes.parts(found[:, k:]), strict=True)
-        for j, (code, logs) in enumerate(zip(columns(codes), both, strict=True)):
+        for j, (code, pair) in enumerate(zip(columns(codes), both, strict=True)):
             directions = min(n_numbers, len(code) - int(np.bincount(code).max()))
             of = f" of target {j}" if classes.several else ""
-            if check_classification(self, *logs, code[chosen_rows], mass, directions, of):
+            if check_classification(self, *pair, code[chosen_rows], mass, directions, of):
                 break
 
     def _mean_proba(self, x: Any) -> Array:
