@@ -149,7 +149,7 @@ def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple
     check_consistent_length(X, y)
     posterior = estimator.posterior_
     n_rows = len(y)
-    out = np.empty((posterior.n_chains * posterior.n_draws, n_rows))
+    out = np.empty((posterior.n_pooled, n_rows))
     rows, start = np.arange(n_rows), 0
     for block in estimator._log_lik_blocks(X, y):
         out[:, start : start + block.shape[1]] = block

@@ -218,7 +218,7 @@ class NetworkEstimator(SGMCMCEstimator):
         from .._engine.devices import prediction_device
 
         posterior = self.posterior_
-        chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
+        chosen = np.arange(posterior.n_pooled)[draws]
         dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
         rows = self._inputs(x)
         rows = rows.toarray() if sp.issparse(rows) else rows[:]
@@ -281,7 +281,7 @@ class NetworkEstimator(SGMCMCEstimator):
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]
         rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING.rows)).astype(int)
-        draws = slice(0, posterior.n_chains * posterior.n_draws)
+        draws = slice(0, posterior.n_pooled)
         f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
         outputs = self._output_labels()
@@ -338,7 +338,7 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
         return [f"class {name} in " for name in self._classes.names]
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        n_draws = self.posterior_.n_chains * self.posterior_.n_draws
+        n_draws = self.posterior_.n_pooled
         return self._iter_outputs(np.arange(n_draws), self._inputs(x))
 
     def _student(self, X: Array) -> Blueprint:

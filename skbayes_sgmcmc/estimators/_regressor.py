@@ -231,7 +231,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     def _mixture(self) -> Mixture:
         """The predictive distribution of new targets: a mixture over all draws."""
         posterior = self.posterior_
-        n_draws = posterior.n_chains * posterior.n_draws
+        n_draws = posterior.n_pooled
         return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
 
     def _figure(self, X: Any, of: Callable[[Mixture, Any], Array]) -> Array:

@@ -128,7 +128,7 @@ class PartialEffectDisplay(Display):
         rows = X[np.unique(np.linspace(0, X.shape[0] - 1, 100).astype(int))]
         rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
         posterior = last.posterior_
-        n_draws = min(400, posterior.n_chains * posterior.n_draws)
+        n_draws = min(400, posterior.n_pooled)
         chosen, kept = posterior.spaced(n_draws)
         weights = None if posterior.weights is None else kept
         grids, means = [], []
