@@ -210,6 +210,10 @@ class NetworkEstimator(SGMCMCEstimator):
 
     # predictions ----------------------------------------------------------------------------------
 
+    def _fitted_network(self) -> Network:
+        """The network that the draws belong to, made once for all blocks of a call."""
+        return self._network or self._make_network(self._n_outputs)
+
     @explain_full_memory("predict fewer rows at once")
     def _outputs(self, draws: Any, x: Array) -> Array:
         """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
@@ -223,7 +227,7 @@ class NetworkEstimator(SGMCMCEstimator):
         rows = self._inputs(x)
         rows = rows.toarray() if sp.issparse(rows) else rows[:]
         inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype))
-        network = self._network or self._make_network(self._n_outputs)
+        network = self._fitted_network()
         products = len(chosen) * len(inputs) * network.row_products
         inputs = inputs.to(
             prediction_device(self.device, products, getattr(self, "device_", "cpu"))
@@ -242,7 +246,7 @@ class NetworkEstimator(SGMCMCEstimator):
         """
         import torch
 
-        network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
+        network, posterior = self._fitted_network(), self.posterior_
         device = inputs.device
         for some in gen_batches(len(chosen), network.draws_at_once(len(inputs))):
             theta = torch.from_numpy(self._positions(chosen[some], network)).to(device)
@@ -252,7 +256,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _predictor(self) -> Any:
         ready = copy.copy(self)
-        ready._network = self._make_network(self._n_outputs)
+        ready._network = self._fitted_network()
         return ready._predict_block
 
     def _positions(self, draws: Any, network: Network) -> Array:
@@ -266,7 +270,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
         from ..models.networks.ensemble import Inputs
 
-        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        network, posterior = self._fitted_network(), self.posterior_
         draws = {name: torch.from_numpy(posterior.select(name, chosen)).float()
                  for name in (*network.shapes, *network.buffers)}  # fmt: skip
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape(), layout=self._layout)
