@@ -128,6 +128,16 @@ def explained_errors(section: str = NOT_ALLOWED) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def extra(name: str, needs: str) -> Iterator[None]:
+    """Explain a failed import of what an extra installs; ``needs`` says what needs it."""
+    try:
+        yield
+    except ImportError as error:
+        message = f"{needs}: install the extra 'skbayes-sgmcmc[{name}]'."
+        raise explained(ImportError(message), "an-extra-is-missing") from error
+
+
 def warn(message: str, section: str, category: type[SamplingWarning] = SamplingWarning) -> None:
     """Issue a :class:`SamplingWarning` that points to the line of the user's code.
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._exceptions import not_allowed
+from ._exceptions import NOT_ALLOWED, not_allowed
 from ._limits import LIMITS
 from ._table_columns import as_array, column_of, first_missing, is_missing, missing_value
-from ._validation import column_or_1d
 
 Array = NDArray[Any]
 
@@ -87,14 +86,21 @@ def in_order(labels: Array, declared: Array | None) -> Array:
     return labels[np.argsort(places)]
 
 
-def known_codes(y: Any, classes: Array) -> NDArray[np.intp]:
-    """Places of the labels y in ``classes``; others are refused."""
-    y = column_or_1d(label_array("y", y))
+def known_codes(
+    y: Array,
+    classes: Array,
+    known: str = "classes_",
+    remedy: str = "give labels of these classes only.",
+    where: str = "",
+    section: str = NOT_ALLOWED,
+) -> NDArray[np.intp]:
+    """Places of the labels y in ``classes``, which are called ``known``; others are refused."""
     codes = codes_of(y, classes)
     if (codes < 0).any():
         raise not_allowed(
-            f"y has labels {np.unique(y[codes < 0]).tolist()} that are not in "
-            f"classes_={classes.tolist()}: give labels of these classes only."
+            f"y has labels {np.unique(y[codes < 0]).tolist()}{where} that are not in "
+            f"{known}={classes.tolist()}: {remedy}",
+            section,
         )
     return codes
 

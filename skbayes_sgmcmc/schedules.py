@@ -392,11 +392,7 @@ def as_schedule(name: str, value: float | Schedule) -> Schedule:
     Constant(value=0.1)
     """
     schedule = value if isinstance(value, Schedule) else Constant(value)
-    if isinstance(value, Schedule):
-        schedule.check(name)
-    else:
-        low_closed = "left" if name == "temperature" else "neither"
-        check_real(name, value, low=0.0, closed=low_closed)
+    schedule.check(name)
     return schedule
 
 

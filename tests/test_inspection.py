@@ -133,6 +133,8 @@ def test_curve_of_a_regressor(n_outputs, weights, limits):
         np.testing.assert_allclose(parts.values[name], values, rtol=1e-6, atol=1e-6)
     with pytest.raises(ValueError, match=r"y of shape \(60, 3\) is not allowed"):
         LearningCurveDisplay.from_estimator(reg, X, np.ones((60, 3)))
+    with pytest.raises(ValueError, match="y contains NaN"):  # its curves were NaN, without a word
+        LearningCurveDisplay.from_estimator(reg, X, np.full((60, 2), np.nan))
 
 
 @pytest.mark.parametrize("limit", [1, 60, 500])

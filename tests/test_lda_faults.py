@@ -32,6 +32,16 @@ def short(n_components=3, **parameters):
     return LatentDirichletAllocation(n_components, **(SHORT | parameters))
 
 
+def test_a_gibbs_fit_keeps_nothing_of_an_earlier_one():
+    """Warnings spoke of the rows of an earlier stream, and its step size stayed."""
+    X = corpus()
+    lda = short().partial_fit(X).set_params(algorithm="gibbs").fit(X)
+    fresh = short(algorithm="gibbs").fit(X)
+    shown = [{name for name in vars(each) if name.endswith("_")} for each in (lda, fresh)]
+    assert shown[0] == shown[1]
+    assert lda._stream_rows is None
+
+
 # parameters ---------------------------------------------------------------------------------------
 
 

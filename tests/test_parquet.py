@@ -145,5 +145,5 @@ def test_a_file_that_changes_is_refused(path):
 
 def test_without_pyarrow_the_extra_is_named(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"skbayes_sgmcmc\[parquet\]"):
+    with pytest.raises(ImportError, match=r"skbayes-sgmcmc\[parquet\]"):
         ParquetRows(path)

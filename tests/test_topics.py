@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -208,3 +210,14 @@ def test_topic_display(fitted):
     assert len(TopicDisplay.from_estimator(in_pipeline).axes_) == 4
     with pytest.raises(ValueError, match="topics=4 is not allowed"):
         TopicDisplay.from_estimator(lda, [4])
+
+
+def test_intervals_of_topics_weigh_the_draws(fitted):
+    """Of draws with all weight on one, every interval is that one, as the mean is."""
+    pytest.importorskip("matplotlib").use("Agg")
+    lda = copy.deepcopy(fitted[0])
+    weights = np.full(lda.posterior_.n_draws, 1e-12)
+    weights[-1] = 1.0
+    lda.posterior_.weights = weights
+    display = TopicDisplay.from_estimator(lda, [2])
+    np.testing.assert_array_equal(display.lower, display.upper)

@@ -13,7 +13,7 @@ from _common import markdown_table, mean_sd, new_figure, parse_args, save_figure
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc.diagnostics import noise_variances
 from skbayes_sgmcmc.models import Batch, Data, Model
-from skbayes_sgmcmc.models._scores import score_covariance
+from skbayes_sgmcmc.models._scores import scores_of
 from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 N = 100
@@ -138,7 +138,8 @@ def noise_by_step(model, data, draws, etas, thinning):
     for k in at:
         of_chains = []
         for theta in draws[:, k]:
-            covariance = score_covariance(model, data, torch.from_numpy(theta)[None])
+            scores = scores_of(model, data, torch.from_numpy(theta)[None])
+            covariance = np.cov(scores, rowvar=False)
             pair = noise_variances(covariance, step_size=etas[k], n=N, batch_size=1)
             of_chains.append(pair[0])
         gradient.append(np.mean(of_chains, axis=0))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._exceptions import explained, not_allowed
+from .._exceptions import explained, extra, not_allowed
 from .rows import state_of
 
 Array = NDArray[Any]
@@ -151,13 +151,8 @@ class ParquetRows:
 
 
 def _dataset(source: Any) -> Any:
-    try:
+    with extra("parquet", "Parquet files need pyarrow"):
         from pyarrow import dataset
-    except ImportError as error:
-        raise explained(
-            ImportError("Parquet files need pyarrow: pip install 'skbayes_sgmcmc[parquet]'."),
-            "an-extra-is-missing",
-        ) from error
     if isinstance(source, dataset.Dataset):
         return source
     if not isinstance(source, str | os.PathLike | Iterable):

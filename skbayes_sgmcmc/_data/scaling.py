@@ -29,16 +29,14 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
     """
     if axis == 0 and _is_large(X):
         center, sd = _by_blocks(X, weight)
-        rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
-        return center, np.where(sd == 0.0, np.maximum(1.0, rounding), sd)
-    # squares of numbers near the ends of the range overflow, or are zero: multiplied by powers of
-    # two, which rounds nothing, the numbers are of the order of one
-    unit = _unit(X, axis)
-    center, sd = _moments(X if unit is None else np.ldexp(X, -unit), weight, axis)
-    if unit is not None:
-        center, sd = np.ldexp(center, unit), np.ldexp(sd, unit)
+    else:
+        # squares of numbers near the ends of the range overflow, or are zero: multiplied by powers
+        # of two, which rounds nothing, the numbers are of the order of one
+        unit = _unit(X, axis)
+        found = _moments(X if unit is None else np.ldexp(X, -unit), weight, axis)
+        center, sd = (each[0] if unit is None else np.ldexp(each, unit)[0] for each in found)
     rounding = ROUNDING * np.finfo(X.dtype).eps * np.abs(center)
-    return center[0], np.where(sd == 0.0, np.maximum(1.0, rounding), sd)[0]
+    return center, np.where(sd == 0.0, np.maximum(1.0, rounding), sd)
 
 
 def robust_center_and_scale(y: Array, weight: Array | None) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
 
     At most 2^24 numbers of each name are looked at.
     """
-    n_draws = posterior.n_chains * posterior.n_draws
+    n_draws = posterior.n_pooled
     chosen, ends = {0, n_draws - 1}, []
     for name, shape in posterior.shapes.items():
         size = max(1, math.prod(shape))

@@ -94,6 +94,11 @@ class PosteriorSamples:
         return int(next(iter(self.draws.values())).shape[1])
 
     @property
+    def n_pooled(self) -> int:
+        """Number of draws of all chains."""
+        return self.n_chains * self.n_draws
+
+    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of one draw, by name."""
         return {name: values.shape[2:] for name, values in self.draws.items()}
@@ -107,7 +112,7 @@ class PosteriorSamples:
         values, n_draws = self._stored(name), self.n_draws
         if len(values) == 1 or values.strides[0] == n_draws * values.strides[1]:  # without a copy
             return decode(values.reshape(-1, *values.shape[2:])[draws])
-        return decode(values[np.divmod(np.arange(self.n_chains * n_draws)[draws], n_draws)])
+        return decode(values[np.divmod(np.arange(self.n_pooled)[draws], n_draws)])
 
     def _stored(self, name: str) -> Array:
         if name not in self.draws:
@@ -125,7 +130,7 @@ class PosteriorSamples:
 
     def spaced(self, n_draws: int | None = None) -> tuple[Array, Array]:
         """Indices and normalised weights of ``n_draws`` evenly spaced pooled draws; None: all."""
-        total, weights = self.n_chains * self.n_draws, self.pooled_weights()
+        total, weights = self.n_pooled, self.pooled_weights()
         n_draws = total if n_draws is None else n_draws
         chosen = (2 * np.arange(n_draws) + 1) * total // (2 * n_draws)
         kept = np.ones(n_draws) if weights is None else weights[chosen]
@@ -170,7 +175,7 @@ class PosteriorSamples:
 
     def chosen(self, n_samples: int | None = None, random_state: Any = None) -> Any:
         """Which of the pooled draws :meth:`sample` returns: all as a slice, or some by index."""
-        total = self.n_chains * self.n_draws
+        total = self.n_pooled
         if n_samples is None:
             return slice(0, total)
         rng = check_random_state(random_state)

@@ -48,12 +48,15 @@ def gpu() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-def run_device(settings: Any, model: Any, n_rows: int) -> str:
-    """The device of a run of a model with this number of rows."""
-    if not is_auto(settings.device):
-        return resolve_device(settings.device)
-    found = gpu()
-    return found if found is not None and pays(settings, model, n_rows) else "cpu"
+def run_device(settings: Any, model: Any, n_rows: int) -> tuple[str, torch.dtype]:
+    """The device of a run of a model with this number of rows, and the precision there."""
+    if is_auto(settings.device):
+        found = gpu()
+        device = found if found is not None and pays(settings, model, n_rows) else "cpu"
+    else:
+        device = resolve_device(settings.device)
+    single = model.single_precision
+    return device, settings.resolve_dtype(device, model.n_parameters, single_precision=single)
 
 
 def device_after(device: Any, fitted_on: str) -> str:

@@ -200,11 +200,11 @@ class Job:
         )
         if self.previous is not None:
             # latent variables that are new, because of another prior or pruning, start afresh
-            for name, values in self._tensors(self.previous.model).items():
+            for name, values in self.target.tensors(self.previous.model, self.group).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:
                     chains.model_state[name] = values
             if self.previous.moves == moves_of(self.recipe.sampler, self.recipe.cell):
-                chains.state = self._tensors(self.previous.sampler)
+                chains.state = self.target.tensors(self.previous.sampler, self.group)
                 chains.cursor.last_eta = self.previous.last_eta
                 chains.resume()
         return chains
@@ -214,15 +214,6 @@ class Job:
         kept = self.settings.kept
         kind = dtype_name(self.target.like.dtype) if kept.dtype == "auto" else kept.dtype
         return allocate(shape, kind, kept.dir)
-
-    def _tensors(self, arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
-        """The group's rows of a stored state, on the run's device and in its dtype."""
-        like = self.target.like
-        tensors = {name: torch.from_numpy(values[self.group]) for name, values in arrays.items()}
-        return {
-            name: tensor.to(like if tensor.is_floating_point() else like.device)
-            for name, tensor in tensors.items()
-        }
 
     def _starts(self, target: Target) -> torch.Tensor:
         """Starting positions phi of this group's chains, for the target of the run's engine."""

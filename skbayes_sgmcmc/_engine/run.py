@@ -248,10 +248,7 @@ def _by_name(results: list[Result], pick: Callable[[Result], dict[str, Array]]) 
 
 def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:
     """Warn if the steps' energy errors or the sampler's statistics say that draws are biased."""
-    names = results[0].statistics
-    doubts = job.recipe.sampler.doubts(
-        {name: np.concatenate([result.statistics[name] for result in results]) for name in names}
-    )
+    doubts = job.recipe.sampler.doubts(_by_name(results, lambda r: r.statistics))
     if doubtful:
         name = type(job.recipe.sampler).__name__
         doubts = (

@@ -168,10 +168,7 @@ def sample(
     else:
         model = DensityModel(target, check_int("n_parameters", n_parameters), gradient_of_potential)
     rows = Data({}, 1) if data is None else data
-    where = run_device(settings, model, rows.n_rows)
-    precision = settings.resolve_dtype(
-        where, model.n_parameters, single_precision=model.single_precision
-    )
+    where, precision = run_device(settings, model, rows.n_rows)
     run = draw(
         Problem(model, rows, precision, where),
         settings,

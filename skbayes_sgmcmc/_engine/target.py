@@ -222,6 +222,15 @@ class Target:
         """The factor (rows/n)/N of the sum over a minibatch's rows, which is applied once."""
         return minibatches.factor * self.data.scale / self.n
 
+    def tensors(self, state: dict[str, Array], chains: list[int]) -> dict[str, Tensor]:
+        """A stored state of some chains, on the run's device and in its dtype."""
+        like = self.like
+        found = {name: torch.from_numpy(values[chains]) for name, values in state.items()}
+        return {
+            name: values.to(like if values.is_floating_point() else like.device)
+            for name, values in found.items()
+        }
+
     def to_theta(self, phi: Tensor) -> Tensor:
         return phi if self.coordinates is None else self.coordinates.to_theta(phi)
 

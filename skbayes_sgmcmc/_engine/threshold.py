@@ -92,11 +92,7 @@ def threshold_trace(
     found = []
     n_positions = 1 if target.data.lazy else 5
     for c in np.unique(np.linspace(0, len(end.theta) - 1, n_positions).astype(int)):
-        state = {name: torch.from_numpy(values[[c]]) for name, values in end.model.items()}
-        state = {
-            name: tensor.to(like if tensor.is_floating_point() else like.device)
-            for name, tensor in state.items()
-        }
+        state = target.tensors(end.model, [c])
         theta = torch.from_numpy(end.theta[[c]]).to(like)
         found.append(gradient_noise(recipe, theta, target.model.active(state), step_size))
     noise = eta[:, None] ** 2 * np.median(found, axis=0)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._exceptions import explained, not_allowed
+from .._exceptions import extra, not_allowed
 from .._pipelines import last_step
 from .._validation import (
     check_consistent_length,
@@ -89,7 +89,8 @@ def to_arviz(
     >>> bool(arviz.loo(data).p_loo < 15)
     True
     """
-    arviz = _import_arviz()
+    with extra("arviz", "to_arviz needs arviz"):
+        import arviz
     check_int("n_predictive", n_predictive, low=0)
     rng, estimator = check_random_state(random_state), None
     posterior = estimator_or_posterior
@@ -117,17 +118,6 @@ def to_arviz(
     return _to_object(arviz, groups, coords, dims, _attributes(posterior))
 
 
-def _import_arviz() -> Any:
-    try:
-        import arviz
-    except ImportError as error:
-        raise explained(
-            ImportError("to_arviz needs arviz: install the extra 'skbayes-sgmcmc[arviz]'."),
-            "an-extra-is-missing",
-        ) from error
-    return arviz
-
-
 def _resampled(posterior: PosteriorSamples) -> Any:
     """Indices of draws that replace the weighted draws; all draws if the weights are equal."""
     if posterior.weights is None:
@@ -149,7 +139,7 @@ def _log_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple
     check_consistent_length(X, y)
     posterior = estimator.posterior_
     n_rows = len(y)
-    out = np.empty((posterior.n_chains * posterior.n_draws, n_rows))
+    out = np.empty((posterior.n_pooled, n_rows))
     rows, start = np.arange(n_rows), 0
     for block in estimator._log_lik_blocks(X, y):
         out[:, start : start + block.shape[1]] = block

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier
 
-from .._exceptions import explained, not_allowed
+from .._exceptions import extra, not_allowed
 from .._pipelines import parts, scaling
 from .._validation import check_is_fitted
 
@@ -153,7 +153,9 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
         raise not_allowed(
             f"path={str(path)!r} is not allowed: its folder does not exist; give an existing one."
         )
-    _import_onnx()
+    with extra("onnx", "to_onnx needs onnx and onnxscript"):
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
     if getattr(getattr(parts(estimator)[1], "_layout", None), "several", False):
         raise not_allowed(
             "to_onnx is not allowed for estimators of several arrays, because the ONNX model has "
@@ -217,16 +219,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.removeFilter(needed)
-
-
-def _import_onnx() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise explained(
-            ImportError(
-                "to_onnx needs onnx and onnxscript: install the extra 'skbayes-sgmcmc[onnx]'."
-            ),
-            "an-extra-is-missing",
-        ) from error

@@ -369,10 +369,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         from .._engine.devices import run_device
         from .._engine.problem import Problem
 
-        device = run_device(settings, model, rows.x.shape[0])
-        dtype = settings.resolve_dtype(
-            device, model.n_parameters, single_precision=model.single_precision
-        )
+        device, dtype = run_device(settings, model, rows.x.shape[0])
         y = None if rows.target is None else self._targets(rows.target)
         inputs = self._inputs(rows.x) if inputs is None else inputs
         data = model.make_data(inputs, y, rows.weight, dtype, device)

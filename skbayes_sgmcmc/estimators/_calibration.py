@@ -18,7 +18,7 @@ from .._data.rows import bytes_in_memory
 from .._exceptions import SamplingError, silent, warn
 from .._limits import LIMITS
 from .._validation import check_random_state, is_auto
-from ._classes import columns
+from ._classes import columns, logs
 from ._fitting import Task
 from ._mixing import short_name
 from ._network import NetworkClassifier
@@ -158,11 +158,6 @@ class CalibratedClassifier(NetworkClassifier):
         mean = super()._ensemble(chosen, weights)
         power = self.calibration_power_
         return mean if power == 1.0 else Sequential(mean, Power(power, self._classes.sizes))
-
-
-def logs(proba: Array) -> Array:
-    """Logarithms of probabilities, which may be zero."""
-    return np.log(np.maximum(proba, np.finfo(np.float64).tiny))
 
 
 def with_one_more_draw(proba: Array, n_draws: int) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import starmap
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._exceptions import NOT_ALLOWED, not_allowed
-from .._labels import codes_of, label_array
+from .._labels import codes_of, known_codes, label_array
 from .._validation import check_array, class_weights, column_or_1d
 
 Array = NDArray[Any]
@@ -159,16 +158,11 @@ class Classes:
         self, labels: Array, known: str, remedy: str, section: str = NOT_ALLOWED
     ) -> Array:
         """The same; labels that are none of the classes are refused."""
-        codes = self.codes(labels)
-        for j, (column, code) in enumerate(zip(columns(labels), columns(codes), strict=True)):
-            if (code < 0).any():
-                where = f" of target {j}" if self.several else ""
-                raise not_allowed(
-                    f"y has labels {np.unique(column[code < 0]).tolist()}{where} that are not in "
-                    f"{known}={self.of_each[j].tolist()}: {remedy}",
-                    section,
-                )
-        return codes
+        found = []
+        for j, (column, classes) in enumerate(zip(columns(labels), self.of_each, strict=True)):
+            where = f" of target {j}" if self.several else ""
+            found.append(known_codes(column, classes, known, remedy, where, section))
+        return np.stack(found, axis=1) if self.several else found[0]
 
     def given(self, codes: Array) -> Array:
         """Labels, as the user gave them, of codes (...,) or (..., k)."""
@@ -228,12 +222,13 @@ class Classes:
         ``least`` is the smallest probability that a label may have.
         """
         rows = np.arange(len(codes))
+        of_each = zip(self.parts(proba), columns(codes), strict=True)
+        return np.sum([logs(part[..., rows, code], least) for part, code in of_each], axis=0)
 
-        def log_p(part: Array, code: Array) -> Array:
-            return np.log(np.maximum(part[..., rows, code], least))
 
-        found = starmap(log_p, zip(self.parts(proba), columns(codes), strict=True))
-        return np.sum(list(found), axis=0)
+def logs(proba: Array, least: float = TINY) -> Array:
+    """Logarithms of probabilities, which may be zero."""
+    return np.log(np.maximum(proba, least))
 
 
 def columns(values: Array) -> list[Array]:

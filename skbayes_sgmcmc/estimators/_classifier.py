@@ -28,7 +28,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._class_order import check_classes
-from ._classes import Classes, Kind, columns, n_columns
+from ._classes import Classes, Kind, columns, logs, n_columns
 from ._fitting import Task
 from ._log_joint import log_joint
 from ._probabilities import ProbabilityClassifier
@@ -279,13 +279,13 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         # of several targets, rows that stand for all of them
         strata = np.zeros(len(codes), int) if classes.several else codes
         chosen_rows, mass = some_of_each(strata, rows.weights())
-        total = self.posterior_.n_chains * self.posterior_.n_draws
+        total = self.posterior_.n_pooled
         chosen, weights = self.posterior_.spaced(min(total, SENSE.sample_size))
         predict = self._predictor()
 
         def with_logs(draws: slice, x: Any) -> Array:
             p = np.asarray(predict(chosen[draws], x), dtype=float)
-            return np.concatenate([p, np.log(np.maximum(p, np.finfo(float).tiny))], axis=2)
+            return np.concatenate([p, logs(p)], axis=2)
 
         k, some = classes.n_outputs, rows.x[chosen_rows]
         with np.errstate(all="ignore"):  # what is not finite is refused
@@ -293,16 +293,16 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         check_predictions(found, some)
         n_numbers = sum(math.prod(shape) for shape in self.posterior_.shapes.values())
         both = zip(classes.parts(found[:, :k]), classes.parts(found[:, k:]), strict=True)
-        for j, (code, logs) in enumerate(zip(columns(codes), both, strict=True)):
+        for j, (code, pair) in enumerate(zip(columns(codes), both, strict=True)):
             directions = min(n_numbers, len(code) - int(np.bincount(code).max()))
             of = f" of target {j}" if classes.several else ""
-            if check_classification(self, *logs, code[chosen_rows], mass, directions, of):
+            if check_classification(self, *pair, code[chosen_rows], mass, directions, of):
                 break
 
     def _mean_proba(self, x: Any) -> Array:
         """Probabilities (rows, outputs), averaged over the draws."""
         posterior, predict = self.posterior_, self._predictor()
-        n_draws, weights = posterior.n_chains * posterior.n_draws, posterior.pooled_weights()
+        n_draws, weights = posterior.n_pooled, posterior.pooled_weights()
         with np.errstate(all="ignore"):  # what is not finite is refused
             proba = prediction.average(predict, x, n_draws, self._classes.n_outputs, weights)
             # rows of draws in float32 sum to 1 up to 1e-7, and scikit-learn warns beyond 1e-8
@@ -347,7 +347,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         """Blocks (n_draws, rows, outputs) of the probabilities of draws."""
         X = self._validate_x(X)
         posterior = self.posterior_
-        total = posterior.n_chains * posterior.n_draws
+        total = posterior.n_pooled
         if n_draws is not None:
             total = check_int("n_draws", n_draws)
         yield from self._proba_blocks(posterior.chosen(n_draws, random_state), total, X)
@@ -401,7 +401,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             found = prediction.uncertainty(
                 self._predictor(),
                 X,
-                posterior.n_chains * posterior.n_draws,
+                posterior.n_pooled,
                 self._classes.sizes,
                 posterior.pooled_weights(),
             )
@@ -466,7 +466,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         """
         levels = central(coverage)
         X, weights = self._validate_x(X), self.posterior_.pooled_weights()
-        n_draws = self.posterior_.n_chains * self.posterior_.n_draws
+        n_draws = self.posterior_.n_pooled
         found = [
             np.moveaxis(quantiles(proba, levels, weights), 0, -1)
             for proba in self._proba_blocks(slice(0, n_draws), n_draws, X)

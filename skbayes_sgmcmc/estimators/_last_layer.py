@@ -17,6 +17,7 @@ from sklearn.utils import gen_batches
 
 from .._exceptions import not_allowed
 from .._limits import LIMITS
+from .._validation import is_auto
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix
 from ._network import NetworkEstimator
@@ -107,7 +108,7 @@ class LastLayer(NetworkEstimator):
     @property
     def _estimates_scale(self) -> bool:
         """Whether the scale of the prior is the likeliest one, not one of a posterior."""
-        auto = isinstance(self.prior_scale, str) and self.prior_scale == "auto"
+        auto = is_auto(self.prior_scale)
         return auto and self._learned_scale() is not None
 
     def _linear_scale(self, n_features: int, output_gain: float) -> Any:

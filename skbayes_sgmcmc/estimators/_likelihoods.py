@@ -156,16 +156,19 @@ class Choice:
     def family(self) -> Family:
         return FAMILIES[self.name] if self.own is None else OWN
 
-    def check(self, names: tuple[str, ...], *, any_likelihood: bool) -> None:
+    def check(self, names: tuple[str, ...], *, linear: bool) -> None:
         """Raise ``ValueError`` if this is none of some likelihoods, or one with another noise.
 
-        Linear models, which need to know the link, have none of the user's own.
+        Linear models, which need to know the link, have none of the user's own, and the same noise
+        for all rows.
         """
-        if self.parametric is not None or (any_likelihood and self.own is not None):
+        if self.parametric is not None or (self.own is not None and not linear):
             self.given.check("likelihood")
         else:
             check_choice("likelihood", self.given, names)
         noise = self.noise
+        if linear and isinstance(noise, str) and noise != INFER:
+            raise not_allowed(f"noise={noise!r} is not allowed: give 'infer' or a positive number.")
         if isinstance(noise, str) and noise in (AUTO, INFER):
             return
         if not self.family.standardised:
@@ -195,6 +198,18 @@ class Choice:
             for one in scale:
                 check_ratio("noise", self.noise, "the spread of y", float(one))
         return center, scale
+
+    def check_intercept(self, y: Array) -> None:
+        """Raise ``ValueError`` if linear models leave the intercept, with its flat prior, open."""
+        if self.family.kind.bounds_intercept(y):
+            return
+        what = f"the value {y[0, 0]:g}"
+        if self.family.times:
+            what = f"no {'upper' if y[0, 1] == 0.0 else 'lower'} bound"
+        raise not_allowed(
+            f"y with {what} in every row is not allowed with likelihood={self.given!r}: it leaves "
+            "the intercept without a bound. Give rows with other targets, or fit_intercept=False."
+        )
 
     def check_spread(
         self, y: Array, weight: Array | None, n_features: int, fit_intercept: bool, offset: Any

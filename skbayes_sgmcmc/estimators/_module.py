@@ -12,7 +12,7 @@ from sklearn.base import is_classifier
 from .._data.images import shape_in
 from .._data.layout import as_array
 from .._exceptions import not_allowed
-from .._validation import brief, check_choice, check_random_state, is_real
+from .._validation import brief, check_choice, check_random_state, is_auto, is_real
 from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
@@ -89,7 +89,7 @@ class ModuleEstimator(LastLayer):
     @property
     def _starts_at_module(self) -> bool:
         """Whether chains start near the values of the module."""
-        if isinstance(self.init, str) and self.init == "auto":
+        if is_auto(self.init):
             return self._has_weights and self._sparsity.prior is None
         return isinstance(self.init, str) and self.init == "module"
 

@@ -210,6 +210,10 @@ class NetworkEstimator(SGMCMCEstimator):
 
     # predictions ----------------------------------------------------------------------------------
 
+    def _fitted_network(self) -> Network:
+        """The network that the draws belong to, made once for all blocks of a call."""
+        return self._network or self._make_network(self._n_outputs)
+
     @explain_full_memory("predict fewer rows at once")
     def _outputs(self, draws: Any, x: Array) -> Array:
         """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
@@ -218,12 +222,12 @@ class NetworkEstimator(SGMCMCEstimator):
         from .._engine.devices import prediction_device
 
         posterior = self.posterior_
-        chosen = np.arange(posterior.n_chains * posterior.n_draws)[draws]
+        chosen = np.arange(posterior.n_pooled)[draws]
         dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
         rows = self._inputs(x)
         rows = rows.toarray() if sp.issparse(rows) else rows[:]
         inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype))
-        network = self._network or self._make_network(self._n_outputs)
+        network = self._fitted_network()
         products = len(chosen) * len(inputs) * network.row_products
         inputs = inputs.to(
             prediction_device(self.device, products, getattr(self, "device_", "cpu"))
@@ -242,7 +246,7 @@ class NetworkEstimator(SGMCMCEstimator):
         """
         import torch
 
-        network, posterior = self._network or self._make_network(self._n_outputs), self.posterior_
+        network, posterior = self._fitted_network(), self.posterior_
         device = inputs.device
         for some in gen_batches(len(chosen), network.draws_at_once(len(inputs))):
             theta = torch.from_numpy(self._positions(chosen[some], network)).to(device)
@@ -252,7 +256,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _predictor(self) -> Any:
         ready = copy.copy(self)
-        ready._network = self._make_network(self._n_outputs)
+        ready._network = self._fitted_network()
         return ready._predict_block
 
     def _positions(self, draws: Any, network: Network) -> Array:
@@ -266,7 +270,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
         from ..models.networks.ensemble import Inputs
 
-        network, posterior = self._make_network(self._n_outputs), self.posterior_
+        network, posterior = self._fitted_network(), self.posterior_
         draws = {name: torch.from_numpy(posterior.select(name, chosen)).float()
                  for name in (*network.shapes, *network.buffers)}  # fmt: skip
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape(), layout=self._layout)
@@ -281,7 +285,7 @@ class NetworkEstimator(SGMCMCEstimator):
     def _must_mix(self, task: Task) -> MustMix:
         posterior, X, n_rows = self.posterior_, task.rows.x, task.rows.x.shape[0]
         rows = np.linspace(0, n_rows - 1, min(n_rows, MIXING.rows)).astype(int)
-        draws = slice(0, posterior.n_chains * posterior.n_draws)
+        draws = slice(0, posterior.n_pooled)
         f = self._predict_block(draws, X[np.unique(rows)])
         by_chain = f.reshape(posterior.n_chains, posterior.n_draws, -1)
         outputs = self._output_labels()
@@ -338,7 +342,7 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
         return [f"class {name} in " for name in self._classes.names]
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        n_draws = self.posterior_.n_chains * self.posterior_.n_draws
+        n_draws = self.posterior_.n_pooled
         return self._iter_outputs(np.arange(n_draws), self._inputs(x))
 
     def _student(self, X: Array) -> Blueprint:
@@ -370,7 +374,6 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors with a likelihood that depends on the outputs of a network."""
 
-    _any_likelihood = True
     #: outputs beyond which means are linear in them, for a logarithmic link
     _y_bend: Array
 

@@ -1,8 +1,9 @@
-"""The parameters ``exposure`` and ``offset``: what is added to the linear predictor of each row.
+"""The parameters ``exposure``, ``offset`` and ``n_trials``: what is known of each row.
 
-What all offsets have in common is a part of the intercept. The model therefore sees them minus a
-centre, which the first rows determine: ranges of floating-point numbers, and searches for the
-maximum, then depend on the differences between rows only.
+The first two are added to its linear predictor. What all offsets have in common is a part of the
+intercept. The model therefore sees them minus a centre, which the first rows determine: ranges of
+floating-point numbers, and searches for the maximum, then depend on the differences between rows
+only.
 """
 
 from __future__ import annotations
@@ -15,11 +16,26 @@ from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
 from ._columns import Columns, values_of
+from ._likelihoods import Family
 
 Array = NDArray[Any]
 
 #: logarithms of the factors of means beyond which no target could agree with them
 LARGEST_OFFSET = 300.0
+
+
+def check_known(family: Family, likelihood: Any, exposure: Any, n_trials: Any) -> None:
+    """Raise ``ValueError`` for exposures or trials that rows of this likelihood do not have."""
+    if exposure is not None and not family.counts:
+        raise not_allowed(
+            f"exposure={exposure!r} is not allowed with likelihood={likelihood!r}: "
+            "only rates of counts have one; give exposure=None."
+        )
+    if n_trials is not None and not family.trials:
+        raise not_allowed(
+            f"n_trials={n_trials!r} is not allowed with likelihood={likelihood!r}: "
+            "give n_trials=None, or likelihood='binomial'."
+        )
 
 
 def offsets_of(columns: Columns, X: Any) -> Array | None:

@@ -11,7 +11,7 @@ from .._exceptions import not_allowed
 from .._pipelines import called_from
 from .._sklearn import ClassifierMixin
 from .._validation import check_consistent_length, check_is_fitted, check_sample_weight
-from ._classes import Classes
+from ._classes import Classes, logs
 
 Array = NDArray[Any]
 
@@ -97,8 +97,8 @@ class ProbabilityClassifier(ClassifierMixin):
         def scores(log_p: Array) -> Array:
             return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
 
-        logs = np.log(np.maximum(self._all_probabilities(X), np.finfo(np.float64).tiny))
-        found = [scores(log_p) for log_p in self._classes.parts(logs)]
+        log_p = logs(self._all_probabilities(X))
+        found = [scores(part) for part in self._classes.parts(log_p)]
         if not self._classes.several:
             return found[0]
         return np.stack(found, axis=1) if self._multilabel else found

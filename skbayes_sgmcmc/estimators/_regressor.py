@@ -118,9 +118,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     likelihood: Any
     noise: Any
     n_features_in_: int
-    #: names of the likelihoods that the estimator has, and whether the user's own are others
+    #: names of the likelihoods that the estimator has, and whether it is a GLM
     _likelihoods: tuple[str, ...] = OF_NETWORKS
-    _any_likelihood = False
+    _is_glm = False
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0
@@ -132,7 +132,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     _few_rows = False
 
     def _check_together(self, settings: Settings) -> None:
-        self._choice.check(self._likelihoods, any_likelihood=self._any_likelihood)
+        self._choice.check(self._likelihoods, linear=self._is_glm)
         super()._check_together(settings)
 
     @property
@@ -231,7 +231,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     def _mixture(self) -> Mixture:
         """The predictive distribution of new targets: a mixture over all draws."""
         posterior = self.posterior_
-        n_draws = posterior.n_chains * posterior.n_draws
+        n_draws = posterior.n_pooled
         return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
 
     def _figure(self, X: Any, of: Callable[[Mixture, Any], Array]) -> Array:

@@ -12,7 +12,7 @@ from scipy.special import betaincinv, expit
 from sklearn.base import clone
 
 from .._exceptions import not_allowed, warn
-from .._validation import check_is_fitted, check_real
+from .._validation import check_is_fitted, check_real, is_auto
 
 if TYPE_CHECKING:
     from ..models.networks.model import NetworkModel
@@ -79,7 +79,7 @@ class Sparsity:
             sparse = find_blocks("prior.layers", self.prior.layers, network)
         if self.pruning is not None:
             layers = self.pruning.layers
-            theirs = isinstance(layers, str) and layers == "auto" and self.prior
+            theirs = is_auto(layers) and self.prior
             pruned = find_blocks("prune.layers", sparse if theirs else layers, network)
         return sparse, pruned
 

@@ -18,7 +18,8 @@ from . import _groups as groups
 from ._columns import values_of
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
-from ._offsets import center_of, check_offsets, offsets_of
+from ._linear_predictor import LinearPredictor
+from ._offsets import center_of, check_known, check_offsets, offsets_of
 from ._times import TimesRegressor
 
 if TYPE_CHECKING:
@@ -44,9 +45,8 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     With real targets, f is the mean; with counts and positive targets, it is the logarithm of the
     mean; with successes among trials, it is the log odds; with times, it is the centre of their
-    logarithms. The defaults need no tuning and no scaled
-    features: the scale s is learned from the data, and the chains move as those of
-    :class:`BayesianLogisticRegression`.
+    logarithms. The defaults need no tuning and no scaled features: the scale s is learned from the
+    data, and the chains move as those of :class:`BayesianLogisticRegression`.
 
     Parameters
     ----------
@@ -248,6 +248,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     """
 
     _likelihoods = tuple(FAMILIES)
+    _is_glm = True
     _column_parameters = ("exposure", "offset", "n_trials")
     _label_parameters = ("groups",)
     #: groups, and the centre of the offsets in units of users, of the first fit
@@ -339,31 +340,14 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _check_together(self, settings: Settings) -> None:
         groups.check_groups(self.groups, self.group_slopes, self.group_scale)
-        if isinstance(self.noise, str) and self.noise != "infer":
-            raise not_allowed(
-                f"noise={self.noise!r} is not allowed: give 'infer' or a positive number."
-            )
         super()._check_together(settings)
-        if self.exposure is not None and not self._family.counts:
-            raise not_allowed(
-                f"exposure={self.exposure!r} is not allowed with likelihood={self.likelihood!r}: "
-                "only rates of counts have one; give exposure=None."
-            )
-        if self.n_trials is not None and not self._family.trials:
-            raise not_allowed(
-                f"n_trials={self.n_trials!r} is not allowed with likelihood={self.likelihood!r}: "
-                "give n_trials=None, or likelihood='binomial'."
-            )
+        check_known(self._family, self.likelihood, self.exposure, self.n_trials)
 
     # rows -----------------------------------------------------------------------------------------
 
     def _inputs(self, X: Any) -> tuple[Any, Array | None, Array | None]:
         """Columns of effects and features; offsets of rows, in units of f; what is known of y."""
-        offset = offsets_of(self._columns, X)
-        if offset is not None:
-            offset = (offset - self._offset_center) / float(np.ravel(self._y_scale)[0])
-        features = self._columns.of_features(X)
-        return groups.with_groups(self._groupings, X, features), offset, self._trials(X)
+        return *self._linear.inputs(X), self._trials(X)
 
     def _trials(self, X: Any) -> Array | None:
         """Numbers of trials of rows, (rows, 1), for likelihoods that have them."""
@@ -383,10 +367,9 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
                 f"y with {y.shape[1]} outputs is not allowed: give one column, and one estimator "
                 "for each."
             )
-        special = self._columns.special
         if not self._columns.features:
             raise not_allowed(
-                f"{' and '.join(special)} leave no feature of the {X.shape[1]} "
+                f"{' and '.join(self._columns.special)} leave no feature of the {X.shape[1]} "
                 "columns of X: give X more columns."
             )
         return X, y
@@ -399,24 +382,16 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         X, y, weight, columns = rows.x, rows.target, rows.weight, self._columns
         offset = offsets_of(columns, X)
         if first:
-            targets = self._with_known(X, y)
-            if self.fit_intercept and not self._family.kind.bounds_intercept(targets):
-                what = f"the value {y[0, 0]:g}"
-                if self._family.times:
-                    what = f"no {'upper' if y[0, 1] == 0.0 else 'lower'} bound"
-                raise not_allowed(
-                    f"y with {what} in every row is not allowed with "
-                    f"likelihood={self.likelihood!r}: it leaves the intercept without a bound. "
-                    "Give rows with other targets, or fit_intercept=False."
-                )
+            targets, choice = self._with_known(X, y), self._choice
+            if self.fit_intercept:
+                choice.check_intercept(targets)
             self._offset_center = 0.0  # without an intercept, f = 0 means what it says
             if offset is not None and self.fit_intercept:
                 self._offset_center = center_of(offset, weight, self._family.link)
             if offset is not None and self._family.standardised:
                 targets = targets - (offset - self._offset_center)[:, None]
             n_features = len(columns.features)
-            choice = self._choice
-            choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
+            self._choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
             self._fit_targets(targets, weight)
             self._groupings = groups.groupings_of(columns, X, self.group_slopes)
         if offset is not None and self._family.link == "log":
@@ -425,7 +400,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         groups.check_known_groups(self._groupings, columns, X)
         features, place = columns.of_features(X), columns.features.index
         n_features, units = features.shape[1], self._units(features, weight, first=first)
-        center, scale = self._predictor_units()
+        linear = self._linear
         return GLMModel(
             n_features,
             self._likelihood(),
@@ -433,8 +408,8 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             self._model_scale(),
             self.fit_intercept,
             units,
-            center,
-            scale,
+            linear.constant,
+            linear.scale,
             groups.group_terms(self._groupings, self.group_scale, lambda j: float(units[place(j)])),
             self._scale_parts()[0],
         )
@@ -445,14 +420,13 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             self._y_center = np.zeros(1)
             self._y_typical = np.array([self._family.at_zero])
 
-    def _predictor_units(self) -> tuple[float, float]:
-        """Centre and scale of f without offsets, in units of users: the model standardises f."""
-        if self._family.standardised:
-            center, scale = float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
-        else:
-            link = np.log if self._family.link == "log" else logit
-            center, scale = float(link(self._y_typical[0])), 1.0
-        return center - self._offset_center, scale
+    @property
+    def _linear(self) -> LinearPredictor:
+        """What f is: the model standardises it if there is no link."""
+        center, scale = float(np.ravel(self._y_center)[0]), float(np.ravel(self._y_scale)[0])
+        if not self._family.standardised:
+            center = float((np.log if self._family.link == "log" else logit)(self._y_typical[0]))
+        return LinearPredictor(self._columns, self._groupings, center, scale, self._offset_center)
 
     def _set_attributes(self) -> None:
         self.coef_ = np.zeros(self._columns.width)
@@ -460,13 +434,8 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         self.intercept_ = float(self.posterior_.mean("intercept"))
 
     def _predict_block(self, draws: Any, x: Any) -> Array:
-        posterior, (features, offset, known) = self.posterior_, self._inputs(x)
-        names = [*groups.effect_names(self._groupings), "coef"]
-        coef = np.concatenate([posterior.select(name, draws) for name in names], axis=1)
-        intercept = posterior.select("intercept", draws)
-        center, scale = self._predictor_units()
-        f = (np.asarray(features @ coef.T).T + intercept[:, None] - center) / scale
-        f = (f if offset is None else f + offset)[:, :, None]
+        columns, offset, known = self._inputs(x)
+        f = self._linear.of(self.posterior_, draws, columns, offset)[:, :, None]
         if known is None:
             return f
         return np.concatenate([f, np.broadcast_to(known, (len(f), *known.shape))], axis=2)
@@ -475,8 +444,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         """Its smooth averages are over few draws where these stand for all."""
         from ..models.few_draws import OF_LINKED, OF_NEAR
 
-        own = self._likelihood().own_names
-        names = [*groups.effect_names(self._groupings), "coef", "intercept", *own]
+        names = [*self._linear.blocks, "intercept", *self._likelihood().own_names]
         one_of = OF_NEAR if self._family.standardised else OF_LINKED
         few, whole = self._with_few(names, one_of), super()._mixture()
         return (
@@ -490,46 +458,25 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
         Without a link, a predictor is compared with the noise.
         """
-        from ..models.few_draws import LEVELS, LOG, NOISE, largest_sd, roots_of
+        from ..models.few_draws import LEVELS, LOG, NOISE
 
-        names = [*groups.effect_names(self._groupings), "coef"]
-        coef = np.concatenate([self.posterior_.pooled(name) for name in names], axis=1)
-        constant = self.posterior_.pooled("intercept")[:, None]
-        scale = self._predictor_units()[1]
-        sd = largest_sd(self._inputs(x)[0], roots_of(coef[:, None] / scale, constant / scale))
+        linear = self._linear
+        sd = linear.sds(self.posterior_, self._inputs(x)[0])
         if not self._family.standardised:
             return np.asarray(sd <= (LOG if self._family.link == "log" else LEVELS[0][0]))
-        lengths = self._predictive()(slice(None), x[:1]).length().min() / scale
+        lengths = self._predictive()(slice(None), x[:1]).length().min() / linear.scale
         return np.asarray(sd <= NOISE * lengths)
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        import torch
-
-        from ..models.linear_outputs import LinearOutputs
         from ..models.networks.ensemble import Inputs, MeanAndDeviation
 
-        posterior, special = self.posterior_, self._columns.special
-        center, scale = self._predictor_units()
-        coef = np.zeros((len(chosen), self.n_features_in_))
-        coef[:, self._columns.features] = posterior.select("coef", chosen) / scale
-        if "offset" in special:
-            coef[:, special["offset"]] = 1.0 / scale
-        # the exported module adds offsets as they are
-        center += self._offset_center
-        intercept = (posterior.select("intercept", chosen) - center) / scale
-        known = special.get("n_trials", 1.0) if self._family.trials else None
+        known = self._columns.special.get("n_trials", 1.0) if self._family.trials else None
         likelihood = self._likelihood()
         return MeanAndDeviation(
             Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,)),
-            LinearOutputs(
-                torch.tensor(coef).float(),
-                torch.tensor(intercept).float(),
-                groups.exported_effects(self._groupings, posterior, chosen, scale),
-                special.get("exposure"),
-                known,
-            ),
+            self._linear.module(self.posterior_, chosen, known),
             likelihood,
-            likelihood.own_draws(posterior, chosen),
+            likelihood.own_draws(self.posterior_, chosen),
             weights,
             center=self._y_center,
             scale=self._y_scale,

@@ -340,7 +340,9 @@ class LatentDirichletAllocation(TopicModel):
         )
         self.posterior_ = PosteriorSamples({"components": matched(draws)[0]})
         self.n_chains_, self.n_draws_ = draws.shape[:2]
-        self._chain_state = None
+        self._chain_state = self._stream_rows = self._mixing = None
+        for of_steps in ("step_size_", "batch_size_", "sampling_threshold_"):
+            vars(self).pop(of_steps, None)  # of an earlier fit with the other algorithm
         self.n_steps_, self.device_ = n_steps, "cpu"
         self._set_attributes()
         progress.close()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
-from .._validation import check_sizes
+from .._validation import check_sizes, is_auto
 from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
 from ._parameters import Check, unless
@@ -320,6 +320,6 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     _checks: ClassVar[dict[str, Check]] = {"hidden_layer_sizes": unless("auto", check_sizes)}
 
     def _hidden_sizes(self, n_features: int) -> tuple[int, ...]:
-        if isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto":
+        if is_auto(self.hidden_layer_sizes):
             return DEEP if n_features <= FEW_FEATURES else WIDE
         return super()._hidden_sizes(n_features)

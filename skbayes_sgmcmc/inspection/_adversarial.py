@@ -13,7 +13,6 @@ from sklearn.utils import gen_batches
 
 from .._draws import prediction
 from .._exceptions import not_allowed
-from .._labels import known_codes
 from .._limits import LIMITS
 from .._pipelines import last_step, name_of, scaling
 from .._validation import (
@@ -109,7 +108,7 @@ def fgsm(
     estimator, rows, seen = _attackable(estimator, X, clip)
     codes = None
     if y is not None:
-        codes = known_codes(y, estimator.classes_)
+        codes = estimator._known_codes(y)
         check_consistent_length(rows, codes)
     signs = _signs(estimator, seen(rows), codes)
     return _moved(rows, signs, eps, clip).reshape(np.shape(X))
@@ -218,7 +217,7 @@ class AdversarialCurveDisplay(Display):
         several("metric", metric, LABELS)
         label = name_of(estimator) if name is None else name
         last, rows, seen = _attackable(estimator, X, clip)
-        codes = known_codes(y, last.classes_)
+        codes = last._known_codes(y)
         check_consistent_length(rows, codes)
         signs = _signs(last, seen(rows), codes if attacked == "true" else None)
         values = np.empty((2, len(strengths)))

@@ -98,7 +98,7 @@ class CoefficientDisplay(Display):
         names: list[str] = []
         parts: list[Array] = []
         for block in several("parameters", parameters, posterior.draws):
-            draws = posterior.pooled(block).reshape(posterior.n_chains * posterior.n_draws, -1)
+            draws = posterior.pooled(block).reshape(posterior.n_pooled, -1)
             given = labels.get(block)
             names += given or [f"{block}[{j}]" for j in range(draws.shape[1])]
             parts.append(draws)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._exceptions import explained, not_allowed
+from .._exceptions import extra, not_allowed
 from .._validation import check_choice
 
 Array = NDArray[Any]
@@ -19,13 +19,8 @@ COLUMNS = 4
 
 def pyplot(caller: str) -> Any:
     """Import ``matplotlib.pyplot``; if it is missing, the error names ``caller``."""
-    try:
+    with extra("plot", f"{caller} needs matplotlib"):
         import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise explained(
-            ImportError(f"{caller} needs matplotlib: install the extra 'skbayes-sgmcmc[plot]'."),
-            "an-extra-is-missing",
-        ) from error
     return plt
 
 

@@ -13,7 +13,7 @@ from sklearn.base import is_classifier, is_regressor
 from .._draws.prediction import blocks
 from .._exceptions import not_allowed
 from .._limits import LIMITS
-from .._validation import check_consistent_length
+from .._validation import check_array, check_consistent_length
 
 Array = NDArray[Any]
 
@@ -180,7 +180,7 @@ class RegressorCurves(Curves):
     metrics = ("rmse", "nll")
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        y = np.asarray(y, dtype=np.float64)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         if y.shape[1:] != estimator._y_shape:
             shape = ("n_samples", *estimator._y_shape)
             raise not_allowed(

@@ -113,7 +113,7 @@ class PartialEffectDisplay(Display):
         last, X = last_step(estimator, X)
         means_of, target = _means(last, label)
         X = last._validate_x(X)
-        labels = _column_labels(with_column_names(estimator))
+        labels = with_column_names(estimator)._columns.given_labels
         several = np.iterable(features) and not isinstance(features, str)
         columns = [_column(each, labels) for each in (features if several else [features])]
         for j in columns:
@@ -128,7 +128,7 @@ class PartialEffectDisplay(Display):
         rows = X[np.unique(np.linspace(0, X.shape[0] - 1, 100).astype(int))]
         rows = rows.toarray() if sp.issparse(rows) else np.array(rows)
         posterior = last.posterior_
-        n_draws = min(400, posterior.n_chains * posterior.n_draws)
+        n_draws = min(400, posterior.n_pooled)
         chosen, kept = posterior.spaced(n_draws)
         weights = None if posterior.weights is None else kept
         grids, means = [], []
@@ -179,11 +179,6 @@ def _means(fitted: Any, label: Any) -> tuple[Callable[[Any, Any], Array], str]:
     place, predict = places[label], fitted._predictor()
     name = f"probability of {fitted._classes.names[place]}"
     return lambda draws, X: np.asarray(predict(draws, X))[..., place], name
-
-
-def _column_labels(estimator: Any) -> list[str]:
-    names = getattr(estimator, "feature_names_in_", None)
-    return list(names) if names is not None else [f"x{j}" for j in range(estimator.n_features_in_)]
 
 
 def _column(given: Any, labels: list[str]) -> int:

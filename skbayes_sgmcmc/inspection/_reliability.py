@@ -16,6 +16,7 @@ from .._validation import (
     check_consistent_length,
     check_int,
     check_is_fitted,
+    column_or_1d,
 )
 from ._common import Array, Display, pyplot
 
@@ -293,7 +294,7 @@ def _bins(y_true: Any, proba: Any, n_bins: int, classes: Any) -> tuple[Array, Ar
             f"(the given numbers lie in [{p.min():g}, {p.max():g}], their sums in "
             f"[{p.sum(axis=1).min():g}, {p.sum(axis=1).max():g}])."
         )
-    confidence, right = p.max(axis=1), p.argmax(axis=1) == known_codes(y, known)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == known_codes(column_or_1d(y), known)
     inner = np.arange(1, n_bins) / n_bins
     place = np.searchsorted(inner, confidence)  # an edge belongs to the bin below it
     counts = np.bincount(place, minlength=n_bins)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
 from .._validation import central, check_int
@@ -109,7 +110,7 @@ class TopicDisplay(Display):
         words = with_column_names(estimator).top_words(n_words, feature_names)[chosen]
         columns = np.argsort(-last.components_, axis=1, kind="stable")[chosen, :n_words]
         draws = last.posterior_.pooled("components")[:, chosen[:, None], columns]
-        lower, upper = np.quantile(draws, tails, axis=0)
+        lower, upper = quantiles(draws, tails, last.posterior_.pooled_weights())
         mean = last.components_[chosen[:, None], columns]
         return cls(chosen, words, mean, lower, upper).plot(ax, **kwargs)
 

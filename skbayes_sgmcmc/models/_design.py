@@ -15,6 +15,7 @@ from .._data.fields import Field
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
 from .._data.sending import sent
+from .._draws.storage import dtype_name
 from .._limits import LIMITS
 from ._design_batches import (
     CSRBatch,
@@ -297,7 +298,7 @@ class SparseDesign(Field):
             column = column + np.repeat(chain * self.shape[1], lengths)
         if torch.device(self.device).type == "cpu":
             n_columns = self.shape[1] * (1 if shared else per_step // per_chain)
-            values = x.data.astype(str(self.dtype).removeprefix("torch."), copy=False)
+            values = x.data.astype(dtype_name(self.dtype), copy=False)
             whole = sp.csr_matrix((values, column, x.indptr), (len(chain), n_columns))
             starts = range(0, len(chain), per_step)
             parts = [whole] if len(indices) == 1 else [whole[a : a + per_step] for a in starts]

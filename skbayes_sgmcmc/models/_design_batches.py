@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._draws.storage import dtype_name
 from ._sums import add_at
 
 if TYPE_CHECKING:
@@ -208,9 +209,8 @@ class CSRBatch(SparseBatch):
 
     def to(self, dtype: torch.dtype) -> CSRBatch:
         """The same rows in another precision."""
-        name = str(dtype).removeprefix("torch.")
         often = self._factor is not self.x
-        return CSRBatch(self.x.astype(name), self.n_columns, self.shared, often)
+        return CSRBatch(self.x.astype(dtype_name(dtype)), self.n_columns, self.shared, often)
 
     def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
         row = torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))

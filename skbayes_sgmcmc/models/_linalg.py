@@ -1,8 +1,7 @@
-"""Factorisations robust to badly scaled features, largest eigenvalues, normal quadrature."""
+"""Matrices with badly scaled features or of products only: factors and largest eigenvalues."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,6 +42,19 @@ def inverse_root(curvature: Array) -> Array:
     raise np.linalg.LinAlgError("the curvature is not positive definite")
 
 
+def less_outer(matrix: Array, columns: Array, most: float) -> Array:
+    """matrix - columns columns', where ``matrix`` is positive definite and the result remains so.
+
+    No direction loses more than the share ``most``: if one would, less of all columns is taken off.
+    """
+    if columns.shape[1] == 0:
+        return matrix
+    within = inverse_root(matrix).T @ columns
+    largest = float(np.linalg.norm(within, ord=2)) ** 2
+    share = min(1.0, most / max(largest, np.finfo(float).tiny))
+    return np.asarray(matrix - share * (columns @ columns.T))
+
+
 def is_sparse(matrix: Any) -> bool:
     """Whether products with an array, or a sparse matrix, take less time as a CSR matrix."""
     if matrix.shape[1] < LIMITS.worth_sparse:
@@ -59,13 +71,6 @@ def few_directions(size: int) -> Array | None:
     if size <= 32:
         return None
     return np.asarray(np.random.default_rng(0).standard_normal((size, 16)) / 4.0)
-
-
-@functools.cache
-def gauss(size: int) -> tuple[Array, Array]:
-    """Nodes of the Gauss-Hermite quadrature over N(0, 1), and weights with the sum one."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(size)
-    return nodes, weights / weights.sum()
 
 
 def largest_eigenvalue(times: Callable[[Array], Array], size: int) -> float:

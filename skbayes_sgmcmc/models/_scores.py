@@ -1,4 +1,4 @@
-"""Scores (gradients of the log likelihood of single rows) at one position, and their covariance."""
+"""Scores (gradients of the log likelihood of single rows) at one position, and their variance."""
 
 from __future__ import annotations
 
@@ -17,19 +17,13 @@ from ._protocol import Model
 Array = NDArray[Any]
 
 
-def score_covariance(model: Model, data: Data, theta: Tensor) -> Array:
-    """Covariance V_s of the scores of single rows at one position; zero if there is one row."""
-    if data.n_rows == 1:
-        return np.zeros((theta.shape[1], theta.shape[1]))
-    return np.atleast_2d(np.cov(_scores(model, data, theta), rowvar=False))
-
-
 def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
     """Largest eigenvalue of M^(1/2) V_s M^(1/2) at one position, where M is the model's metric.
 
-    It is computed by power iteration with V_s M, which needs no matrix of parameters by parameters.
+    V_s is the covariance of the scores of single rows. Power iteration with V_s M needs no matrix
+    of parameters by parameters.
     """
-    scores = _scores(model, data, theta)
+    scores = scores_of(model, data, theta)
     scores -= scores.mean(axis=0)
     metric = model.metric(theta)
 
@@ -40,7 +34,7 @@ def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
     return largest_eigenvalue(times, scores.shape[1])
 
 
-def _scores(model: Model, data: Data, theta: Tensor) -> Array:
+def scores_of(model: Model, data: Data, theta: Tensor) -> Array:
     """Weighted scores (rows, n_parameters) of some rows at one position."""
     some = min(data.n_rows, LIMITS.sampled_rows)
     rows = np.unique(np.linspace(0, data.n_rows - 1, some).astype(int))

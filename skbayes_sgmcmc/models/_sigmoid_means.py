@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import logit, ndtr
 
-from ._linalg import gauss
+from ._quadrature import gauss
 
 Array = NDArray[Any]
 

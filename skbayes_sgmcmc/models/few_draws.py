@@ -54,7 +54,7 @@ def few_for_all(
 def _found(
     posterior: PosteriorSamples, names: Sequence[str], one_of: int
 ) -> PosteriorSamples | None:
-    total = posterior.n_chains * posterior.n_draws
+    total = posterior.n_pooled
     width = sum(math.prod(posterior.shapes[name]) for name in names)
     few = max(math.ceil(total / one_of), FOR_EACH * width)
     if total < LEAST or few * GAIN > total:

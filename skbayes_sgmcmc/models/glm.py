@@ -13,7 +13,6 @@ each target. Own parameters lie in theta as (m, k).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,14 +31,12 @@ from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import NormalConditionals
 from ._group_priors import GroupTerm
-from ._linalg import gauss
 from ._protocol import Anchor, LinearForm, LinearRows
+from ._quadrature import Rule, gauss, product, third_degree
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
 
 Array = NDArray[Any]
-#: nodes (nodes, q) and weights (nodes,) of a quadrature over N(0, I)
-Rule = tuple[Array, Array]
 
 #: nodes of the quadrature over the linear predictor
 NODES = 11
@@ -285,7 +282,7 @@ class GLMModel(LinearModel):
         """
         at = self._at(theta, data)
         A = self._roots(root, data, at.shape)
-        rule = _third_degree(at.shape[2]) if root is None else _rule(self.n_own)
+        rule = third_degree(at.shape[2]) if root is None else _rule(self.n_own)
         slope, products = np.zeros(at.shape), np.zeros(A.shape)
         for e, weights, slopes in self._slopes_around(theta, A, rule, data):
             g = slopes.reshape(len(e), -1)
@@ -325,25 +322,6 @@ class GLMModel(LinearModel):
             square += weights @ np.square(left).sum((2, 3))
         return np.asarray(np.sqrt(square))
 
-    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
-        found = self._margins(center, data)
-        if found is None:
-            return None
-        margin, slope = found
-        sd = self._sds_of_margins(slope, root, data)
-        certain = np.where(margin > 0.0, margin, np.inf)
-        # of a row of weight 1: a weight of two must mean the same as two rows
-        return certain / sd, data.scale * sd
-
-    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
-        found = self._margins(center, data)
-        assert found is not None
-        slope, sds = found[1], np.sqrt(np.square(root).sum(1))
-        scaled = root @ (root / np.maximum(sds, np.finfo(float).tiny)[:, None]).T
-        moves = slope[:, :1] * data.fields["x"].times(scaled[: self.n_used])
-        moves += slope[:, 1:] @ scaled[self.n_linear :]
-        return np.asarray(np.abs(moves).max(1) / self._sds_of_margins(slope, root, data))
-
     def _margins(self, center: Array, data: Data) -> tuple[Array, Array] | None:
         """The likelihood's ``walls``, if there is one target."""
         if self.k > 1:
@@ -351,7 +329,12 @@ class GLMModel(LinearModel):
         f, y = self._at(center, data)[:, 0, 0], data.fields["y"][:, 0].double().cpu().numpy()
         return self.likelihood.walls(f, self._own(center)[0], y)
 
-    def _sds_of_margins(self, slope: Array, root: Array, data: Data) -> Array:
+    def _largest_moves(self, directions: Array, slope: Array, data: Data) -> Array:
+        moves = slope[:, :1] * data.fields["x"].times(directions[: self.n_used])
+        moves += slope[:, 1:] @ directions[self.n_linear :]
+        return np.asarray(np.abs(moves).max(1))
+
+    def _sds_of_margins(self, root: Array, slope: Array, data: Data) -> Array:
         A = self._roots(root, data, (len(slope), 1, 1 + self.n_own))[:, 0]
         return np.linalg.norm(np.einsum("nq,nqr->nr", slope, A), axis=1)
 
@@ -480,21 +463,5 @@ def _rule(n_own: int) -> Rule:
     A product of rules grows exponentially with the parameters, one of third degree in proportion to
     their number.
     """
-    own = [gauss(5)] * n_own if n_own <= 2 else [_third_degree(n_own)]
-    return _product([gauss(NODES), *own])
-
-
-def _third_degree(q: int) -> Rule:
-    """Two nodes on each of q axes, exact for polynomials of third degree (Stroud 1957)."""
-    axes = math.sqrt(q) * np.eye(q)
-    return np.concatenate([axes, -axes]), np.full(2 * q, 0.5 / q)
-
-
-def _product(rules: Sequence[Rule]) -> Rule:
-    nodes, weights = np.empty((1, 0)), np.ones(1)
-    for more, factors in rules:
-        more = more.reshape(len(factors), -1)
-        first, second = np.repeat(nodes, len(more), axis=0), np.tile(more, (len(nodes), 1))
-        nodes = np.hstack([first, second])
-        weights = np.outer(weights, factors).ravel()
-    return nodes, weights
+    own = [gauss(5)] * n_own if n_own <= 2 else [third_degree(n_own)]
+    return product([gauss(NODES), *own])

@@ -32,7 +32,7 @@ from ._constants import Constant
 from ._design import DenseDesign, Design, SparseDesign, make_design
 from ._gaussian_tuning import CurvedModel, Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
-from ._linalg import few_directions, inverse_root
+from ._linalg import few_directions, inverse_root, less_outer
 from ._past import Past
 from ._protocol import Anchor, LinearForm, LinearRows
 from .row_space import RowSpace
@@ -40,6 +40,8 @@ from .row_space import RowSpace
 Array = NDArray[Any]
 
 MAX_FIXED_POINT_STEPS = 15
+#: what sds are divided by at least
+SMALLEST = np.finfo(float).tiny
 
 
 class LinearModel(CurvedModel):
@@ -313,6 +315,41 @@ class LinearModel(CurvedModel):
                 found[large, k] = design[large].moved_squares(full[:, k])
         return found
 
+    # walls ----------------------------------------------------------------------------------------
+
+    def _margins(self, center: Array, data: Data) -> tuple[Array, Any] | None:
+        """How far (rows,) the centre is before each row's wall, and what the walls' directions are.
+
+        The second is for the two methods below.
+        """
+        raise NotImplementedError
+
+    def _sds_of_margins(self, root: Array, walls: Any, data: Data) -> Array:
+        """Sds (rows,) of the margins for theta ~ N(., root root')."""
+        raise NotImplementedError
+
+    def _largest_moves(self, directions: Array, walls: Any, data: Data) -> Array:
+        """By how much (rows,) ``directions`` (n_parameters, m) move the margins at the most."""
+        raise NotImplementedError
+
+    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
+        found = self._margins(center, data)
+        if found is None:
+            return None
+        margin, walls = found
+        sd = self._sds_of_margins(root, walls, data)
+        certain = np.where(margin > 0.0, margin, np.inf)
+        # of a row of weight 1: a weight of two must mean the same as two rows
+        return certain / np.maximum(sd, SMALLEST), data.scale * sd
+
+    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
+        found = self._margins(center, data)
+        assert found is not None
+        sds = np.sqrt(np.square(root).sum(1))
+        scaled = root @ (root / np.maximum(sds, SMALLEST)[:, None]).T
+        largest = self._largest_moves(scaled, found[1], data)
+        return largest / np.maximum(self._sds_of_margins(root, found[1], data), SMALLEST)
+
     # centre and curvature -------------------------------------------------------------------------
 
     def _potential(self, theta: Array, data: Data, sd: Array) -> tuple[float, Array]:
@@ -426,10 +463,16 @@ class LinearModel(CurvedModel):
         return theta
 
     def _curved(self, hessian: Array, theta: Array, sd: Array) -> Array:
-        """A Hessian of the likelihood plus that of the prior, averaged over N(theta, sd^2)."""
+        """A Hessian of the likelihood plus that of the prior, averaged over N(theta, sd^2).
+
+        Learned scales take at most 95% of the curvature in some direction away. The posterior is
+        wider there, but less so than its curvature at one point tells.
+        """
         if self.past is not None:
             return np.asarray(hessian + self.past.precision)
-        return _curved(hessian, *self._prior_curvature(theta, sd))
+        diagonal, columns = self._prior_curvature(theta, sd)
+        hessian[np.diag_indices_from(hessian)] += diagonal
+        return less_outer(hessian, columns, 0.95)
 
     def _newton(self, data: Data, start: Array | None = None) -> tuple[Array, Array]:
         """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
@@ -455,18 +498,3 @@ class LinearModel(CurvedModel):
                 break  # no descent left within rounding
             theta, value, gradient = trial, new_value, new_gradient
         return theta, hessian
-
-
-def _curved(hessian: Array, diagonal: Array, columns: Array) -> Array:
-    """hessian + diag(diagonal) - columns columns', with less of the last if indefinite.
-
-    Learned scales, whose curvature this is, take at most 95% of the curvature in some direction
-    away. The posterior is wider there, but less so than its curvature at one point tells.
-    """
-    hessian[np.diag_indices_from(hessian)] += diagonal
-    if columns.shape[1] == 0:
-        return hessian
-    within = inverse_root(hessian).T @ columns
-    largest = float(np.linalg.norm(within, ord=2)) ** 2
-    share = min(1.0, 0.95 / max(largest, np.finfo(float).tiny))
-    return np.asarray(hessian - share * (columns @ columns.T))

@@ -277,32 +277,11 @@ class LogisticModel(LinearModel):
             square = square + weight * np.square(self._of_logits(z + away) - p - slope * linear)
         return np.asarray(np.sqrt((square * self._variances(root, data)).sum(1)))
 
-    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        """Rows with a class beyond doubt at the centre; the wall is where another class leads.
-
-        For more than two classes, that is the second best one at the centre.
-        """
-        margin, pair = self._margins(center, data)
-        sd = self._sds_of_margins(root, data, pair)
-        certain = np.where(margin > 0.0, margin, np.inf)
-        distance = certain / np.maximum(sd, np.finfo(float).tiny)
-        # of a row of weight 1: a weight of two must mean the same as two rows
-        return distance, data.scale * sd
-
-    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
-        smallest, pair = np.finfo(float).tiny, self._margins(center, data)[1]
-        sds = np.sqrt(np.square(root).sum(1))
-        scaled = root @ (root / np.maximum(sds, smallest)[:, None]).T
-        largest = self._of_margins(scaled, data, pair, lambda moves: np.abs(moves).max(1))
-        return largest / np.maximum(self._sds_of_margins(root, data, pair), smallest)
-
-    def _sds_of_margins(self, root: Array, data: Data, pair: Pair | None) -> Array:
-        if pair is None:
-            return np.sqrt(self._variances(root, data)[:, 0])
-        return np.sqrt(self._of_margins(root, data, pair, lambda moves: np.square(moves).sum(1)))
-
     def _margins(self, center: Array, data: Data) -> tuple[Array, Pair | None]:
-        """By how much each row's class leads at the centre, and this class and the next best."""
+        """By how much each row's class leads at the centre, and this class and the next best.
+
+        The wall is where another class leads: of more than two, the second best one at the centre.
+        """
         if self.k == 1 and "anchor_z" in data.fields:
             return -data.fields["anchor_z"].double().cpu().numpy(), None
         z = self._logits(center, data)
@@ -311,6 +290,14 @@ class LogisticModel(LinearModel):
         labels = np.asarray(self._labels(data)) > 0.5
         own, rival, rows = labels.argmax(1), np.where(labels, -np.inf, z).argmax(1), range(len(z))
         return z[rows, own] - z[rows, rival], (own, rival)
+
+    def _largest_moves(self, directions: Array, pair: Pair | None, data: Data) -> Array:
+        return self._of_margins(directions, data, pair, lambda moves: np.abs(moves).max(1))
+
+    def _sds_of_margins(self, root: Array, pair: Pair | None, data: Data) -> Array:
+        if pair is None:
+            return np.sqrt(self._variances(root, data)[:, 0])
+        return np.sqrt(self._of_margins(root, data, pair, lambda moves: np.square(moves).sum(1)))
 
     def _of_margins(
         self,

@@ -31,7 +31,7 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._limits import LIMITS
-from ._linalg import gauss
+from ._quadrature import gauss
 from .few_draws import FOR_EACH, LEVELS, matched
 
 Array = NDArray[Any]

@@ -30,7 +30,7 @@ from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from ..priors.factorised import Prior
 from ._constants import Constant
-from ._linalg import gauss
+from ._quadrature import gauss
 from .glm import NODES, GLMModel
 from .likelihoods import Categorical, Likelihood
 

@@ -23,9 +23,7 @@ def moments_of(posterior: PosteriorSamples) -> Moments | None:
 
 def _found(posterior: PosteriorSamples) -> Moments | None:
     weights, (k, n_features) = posterior.pooled_weights(), posterior.shapes["coef"]
-    n_draws = (
-        posterior.n_chains * posterior.n_draws if weights is None else int((weights > 0).sum())
-    )
+    n_draws = posterior.n_pooled if weights is None else int((weights > 0).sum())
     # fewer draws for each coefficient are as quick
     if n_draws < (8 if k == 1 else 2) * k * (n_features + 1):
         return None

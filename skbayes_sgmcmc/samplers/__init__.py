@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .._exceptions import not_allowed
 from .._metric import DiagonalMetric, Metric
-from .._validation import check_choice
+from .._validation import check_choice, is_auto
 from . import integrators
 from ._protocol import Sampler, Step
 from .gibbs import Gibbs
@@ -119,7 +119,7 @@ def resolve(
             check_choice("sampler", sampler, listed)
         chosen, cells = TABLE[sampler][0](), TABLE[sampler][1]
     chosen.check("sampler")
-    if isinstance(integrator, str) and integrator == "auto":
+    if is_auto(integrator):
         integrator = "euler" if plain and "euler" in cells else next(iter(cells))
     if not isinstance(integrator, str) or integrator not in cells:
         listed = ", ".join(repr(name) for name in cells)

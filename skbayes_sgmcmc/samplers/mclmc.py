@@ -93,7 +93,7 @@ class MCLMC(Sampler):
     def check(self, name: str) -> None:
         for parameter in ("energy_error", "length"):
             value = getattr(self, parameter)
-            if not (isinstance(value, str) and value == "auto"):
+            if not is_auto(value):
                 check_real(f"{name}.{parameter}", value, low=0.0)
         check_choice(f"{name}.noise_scaling", self.noise_scaling, (False, True))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +34,11 @@ WARM_UP = 3
 #: largest difference between a replayed gradient and the gradient itself, relative to its largest
 #: entry
 TOLERANCE = 1e-3
+
+
+def places(tensors: Iterable[Tensor]) -> list[tuple[int, torch.Size]]:
+    """Where tensors lie: a recording holds as long as they stay there, whatever they contain."""
+    return [(tensor.data_ptr(), tensor.shape) for tensor in tensors]
 
 
 def record(compute: Callable[[], Tensors]) -> tuple[Tensors, Callable[[], Any]]:
@@ -66,10 +71,10 @@ def _no_collection() -> Iterator[None]:
 class Recording:
     """What a call of a method of the :class:`Evaluator` has left for the next ones.
 
-    ``memory`` is where the model's state was.
+    ``places`` is where the model's state was.
     """
 
-    memory: list[int]
+    places: list[tuple[int, torch.Size]]
     results: Tensors
     aux: dict[str, Tensor]
     replay: Callable[[], Any]
@@ -110,11 +115,10 @@ class GraphedEvaluator(Evaluator):
     def _called(self, name: str, phi: Tensor) -> Tensors:
         if not self._replays:
             return self._eager(name, phi, self.batch)
-        memory = [tensor.data_ptr() for tensor in self.state.values()]
         known = self._recordings.get(name)
-        if known is None or known.memory != memory:  # later chunks may read less of the state
+        if known is None or known.places != places(self.state.values()):
             try:
-                self._recordings[name] = self._recorded(name, phi, memory)
+                self._recordings[name] = self._recorded(name, phi)
                 self._compare(name, phi)
             except torch.OutOfMemoryError:
                 raise
@@ -125,7 +129,7 @@ class GraphedEvaluator(Evaluator):
                 ) from error
         return self._again(name, phi, self.batch)
 
-    def _recorded(self, name: str, phi: Tensor, memory: list[int]) -> Recording:
+    def _recorded(self, name: str, phi: Tensor) -> Recording:
         if self._filled is None:
             # the memory that replays read: positions, rows and weights
             self._phi, self._inputs = phi.clone(), _changed(self.batch, Tensor.clone)
@@ -133,7 +137,7 @@ class GraphedEvaluator(Evaluator):
         results, replay = record(lambda: self._eager(name, self._phi, self._inputs))
         n = len(results) - len(self.aux)
         aux = dict(zip(self.aux, results[n:], strict=True))
-        return Recording(memory, results[:n], aux, replay)
+        return Recording(places(self.state.values()), results[:n], aux, replay)
 
     def _compare(self, name: str, phi: Tensor) -> None:
         """Refuse a recording that is wrong for another position and another minibatch."""

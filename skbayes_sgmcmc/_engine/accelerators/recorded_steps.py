@@ -66,7 +66,7 @@ class StepRecorder:
         self._numbers: tuple[Any, ...] = ()
         #: how many steps in a row had new numbers
         self._varied = 0
-        self._tensors: list[Tensor] = []
+        self._places: list[Any] = []
         self._replay: Callable[[], Any] | None = None
         self._refused = False
         #: what the recording leaves for the model's latent variables
@@ -106,11 +106,9 @@ class StepRecorder:
         """Draw rows and noise, and take the step."""
         chains, step = self._chains, self._chains.last_step
         numbers = step.eta, step.temperature, step.same_target, *chains.sampler.numbers(step)
-        tensors = self._used()
-        same = len(tensors) == len(self._tensors)
-        same = same and all(a is b for a, b in zip(tensors, self._tensors, strict=True))
-        if not same or numbers != self._numbers:
-            self._numbers, self._tensors, self._replay = numbers, tensors, None
+        places = cuda_graphs.places(self._used())
+        if (numbers, places) != (self._numbers, self._places):
+            self._numbers, self._places, self._replay = numbers, places, None
             self._varied += 1
             self._compute()
         elif self._refused:

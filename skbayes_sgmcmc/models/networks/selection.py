@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..._draws.storage import dtype_name
 from ..._exceptions import not_allowed
 from .module_checks import Rows, last_linear
 
@@ -123,10 +124,10 @@ def _other(group: Sequence[str], parts: Sequence[str]) -> str:
 
 def _check_numbers(name: str, parameter: Tensor, chosen: Any) -> None:
     if not parameter.is_floating_point():
-        kind = str(parameter.dtype).removeprefix("torch.")
         raise not_allowed(
-            f"{PARAMETER}={chosen!r} is not allowed: {name!r} has numbers of type {kind}, and only "
-            "floating-point numbers can be sampled; select other parameters."
+            f"{PARAMETER}={chosen!r} is not allowed: {name!r} has numbers of type "
+            f"{dtype_name(parameter.dtype)}, and only floating-point numbers can be sampled; "
+            "select other parameters."
         )
 
 
