@@ -368,12 +368,12 @@ def always_adapting(dim, batch_size, divergence=True, n_steps=6000, n_rows=500, 
                           for case in [(1, 100), (10, 10), (10, 100), (10, 500)])],
 )  # fmt: skip
 def test_psgld_that_adapts_always_is_exact_with_the_divergence(dim, batch_size):
-    """Sds within 5%: Monte Carlo error 2%, bias of the step 1%.
+    """Sds within 5%: Monte Carlo errors 2% of one and 1% of ten dimensions, bias of the step 1%.
 
     The slope of g_bar over two minibatches, in place of one, is off by the noise of both over the
     length of a move.
     """
-    ratio = always_adapting(dim, batch_size)
+    ratio = always_adapting(dim, batch_size, n_chains=192 if dim == 1 else 768)
     assert np.all(np.abs(ratio - 1.0) <= 0.05), ratio
 
 
