@@ -1,5 +1,6 @@
 """Networks made of torch modules: gradients, batch norms, bad modules."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -214,6 +215,32 @@ def test_batch_norms_keep_statistics_with_each_draw():
     hidden = (X - X.mean(0)) / np.where(spread > 0.0, spread, 1.0) @ w.T + b
     np.testing.assert_allclose(posterior["1.running_mean"][1, 7], hidden.mean(0), atol=1e-3)
     np.testing.assert_allclose(posterior["1.running_var"][1, 7], hidden.var(0, ddof=1), rtol=3e-2)
+
+
+def test_batch_norms_have_the_statistics_of_the_rows_in_log_likelihoods_too():
+    """As in steps, whatever rows the module has seen before: checks of draws and the rows that stop
+    a descent compare log likelihoods.
+    """
+    network = ModuleNetwork(norm_module().double())
+    model, n = NetworkModel(network, Categorical(), Normal(), 1.0), 30
+    theta = torch.randn(2, model.n_parameters, dtype=torch.float64, generator=torch.manual_seed(0))
+    x, codes = torch.from_numpy(X[:n] / 16.0), torch.from_numpy(y[:n])
+    batch = Batch({"x": x, "y": codes}, 1.0, True, n)
+    of_steps = torch.log_softmax(network.forward(theta, x[None])[0], dim=2)
+    network.forward(theta, 100.0 * x[None] + 7.0)  # leaves its own statistics in the module
+    expected = of_steps.gather(2, codes.expand(2, n)[:, :, None])[:, :, 0]
+    torch.testing.assert_close(model.log_lik(theta, batch), expected)
+
+
+def test_fits_with_batch_norms_are_not_said_to_be_astray():
+    """Draws that describe the data: with other statistics, three warnings denied it."""
+    clf = BayesianModuleClassifier(norm_module, standardize=True, **(SHORT | {"burn_in": 1000}))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X[:300], y[:300])
+    assert clf.score(X[:300], y[:300]) > 0.95
+    said = [str(each.message) for each in caught]
+    assert not [each for each in said if "describe" in each or "posterior for a while" in each]
 
 
 @pytest.mark.parametrize("chain_method", ["sequential", "vectorized"])

@@ -239,7 +239,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     ...         torch.nn.Linear(8, n_outputs))
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = BayesianModuleClassifier(module, standardize=True, n_chains=2, burn_in=2000,
-    ...                                n_draws=50, thinning=10, random_state=0).fit(X, y)
+    ...                                n_draws=50, thinning=40, random_state=0).fit(X, y)
     >>> clf.score(X, y) > 0.9
     True
     """

@@ -217,14 +217,21 @@ class ModuleNetwork(Network):
 
     @with_checked_ids
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        self._here.calls.prepare(theta)
+        # of a single row there are no statistics
+        active = self.batch_norms if buffers is None and x.shape[1] > 1 else ()
+        self._here.calls.prepare(theta, active)
         found = []
         for c in range(len(theta)):
             state = self._views(theta[c])
             state |= {name: values[c] for name, values in (buffers or {}).items()}
-            parts = x[c if len(x) > 1 else 0].split(LIMITS.module_rows)
+            parts = self._parts(x[c if len(x) > 1 else 0])
             found.append(torch.cat([self._call(state, p) for p in parts]))
         return torch.stack(found)
+
+    @staticmethod
+    def _parts(x: Tensor) -> tuple[Tensor, ...]:
+        """Rows of one call each: of equal length, since batch norms average over parts."""
+        return x.tensor_split(-(-len(x) // LIMITS.module_rows))
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
         return StackedModule(light_copy(self.module).float(), draws, self.layout)
@@ -244,8 +251,7 @@ class ModuleNetwork(Network):
             for part in parts:
                 part.momentum = None  # None averages over all rows
                 part.reset_running_stats()
-            # parts of equal length, because all parts have the same weight in the average
-            for rows in x.tensor_split(-(-len(x) // LIMITS.module_rows)):
+            for rows in self._parts(x):
                 self._call(self._views(theta), rows)
         finally:
             for part, momentum in zip(parts, momenta, strict=True):

@@ -114,7 +114,10 @@ class Network:
         raise NotImplementedError
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...)."""
+        """Outputs (chains, rows, n_outputs), given the ``buffers`` (chains, ...) of draws.
+
+        None: those of the rows, as in steps.
+        """
         raise NotImplementedError
 
     def in_bfloat16(self) -> Any:
