@@ -28,11 +28,9 @@ def check_texts(name: str, counts: Counter[Any], fewest: int, *, declared: bool)
     effect of their own. ``declared``: whether the user says that they are categories.
     """
     texts = [level for level in counts if isinstance(level, str)]
-    complaint = None
-    if texts and not declared:
-        complaint = _other_kind(texts)
-    if texts and complaint is None:
-        complaint = _no_categories(counts, fewest)
+    if not texts:
+        return
+    complaint = (None if declared else _other_kind(texts)) or _no_categories(counts, fewest)
     if complaint is not None:
         what, remedy = complaint
         warn(

@@ -391,7 +391,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             if offset is not None and self._family.standardised:
                 targets = targets - (offset - self._offset_center)[:, None]
             n_features = len(columns.features)
-            self._choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
+            choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
             self._fit_targets(targets, weight)
             self._groupings = groups.groupings_of(columns, X, self.group_slopes)
         if offset is not None and self._family.link == "log":

@@ -43,6 +43,9 @@ class LogMean(Likelihood):
 class Dispersed(LogMean):
     """Base class of those with a dispersion that all rows of an output share."""
 
+    #: for compiled slopes, whose parameter is the logarithm of the dispersion
+    compiled_own = (Own(math.log(TYPICAL_DISPERSION)),)
+
     def __init__(self, typical: Array):
         super().__init__(typical)
         self.shapes = {"log_dispersion": (self.n_outputs,)}
@@ -130,8 +133,8 @@ class NegativeBinomial(Dispersed, Poisson):
         return -torch.log1p(dispersion * torch.exp(self.log_mean(f))) / dispersion
 
     def compiled(self, y: Array) -> Compiled | None:
-        own = (Own(math.log(TYPICAL_DISPERSION)),)
-        return Compiled("negative_binomial", np.log(self.typical[0]), y[:, 0], own=own)
+        shift = np.log(self.typical[0])
+        return Compiled("negative_binomial", shift, y[:, 0], own=self.compiled_own)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         size = 1.0 / self.dispersion(own)

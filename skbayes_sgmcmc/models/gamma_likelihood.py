@@ -12,8 +12,8 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from . import predictive
-from ._compiled import Compiled, Own
-from .count_likelihoods import TYPICAL_DISPERSION, Dispersed, digamma_rest, stirling_rest
+from ._compiled import Compiled
+from .count_likelihoods import Dispersed, digamma_rest, stirling_rest
 
 Array = NDArray[Any]
 
@@ -50,8 +50,8 @@ class Gamma(Dispersed):
         return (log_p + 0.5 * torch.log(shape) - 0.5 * math.log(2.0 * math.pi)).sum(2)
 
     def compiled(self, y: Array) -> Compiled | None:
-        own = (Own(math.log(TYPICAL_DISPERSION)),)
-        return Compiled("gamma", np.log(self.typical[0]), np.log(y[:, 0]), own=own)
+        shift = np.log(self.typical[0])
+        return Compiled("gamma", shift, np.log(y[:, 0]), own=self.compiled_own)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         shape = 1.0 / self.dispersion(own)
