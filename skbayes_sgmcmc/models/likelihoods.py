@@ -130,7 +130,7 @@ class Likelihood:
 
     def own_draws(self, posterior: PosteriorSamples, draws: Any) -> Tensor:
         """The likelihood's own parameters (draws, m) for some pooled draws, in float64."""
-        n = len(np.arange(posterior.n_chains * posterior.n_draws)[draws])
+        n = len(np.arange(posterior.n_pooled)[draws])
         blocks = [posterior.select(name, draws).reshape(n, -1) for name in self.own_names]
         return torch.from_numpy(np.concatenate([np.empty((n, 0)), *blocks], axis=1))
 
