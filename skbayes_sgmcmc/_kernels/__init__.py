@@ -30,6 +30,13 @@ part = numba.njit(**OPTIONS)
 exact = numba.njit(**(OPTIONS | {"fastmath": {"contract"}}))
 
 
+@inlined
+def copy(source, out):
+    """Copy numbers, in a third of the code: numba compiles a message for ``out[:] = source``."""
+    for i in range(len(out)):
+        out[i] = source[i]
+
+
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a function when it is first called, and keep its code for later processes."""
     return keep(numba.njit(function, **OPTIONS))

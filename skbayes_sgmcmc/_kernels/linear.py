@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import jit
+from . import copy, jit
 
 ONE = np.uint64(1)
 
@@ -87,7 +87,7 @@ def _steps(logits, add_gradient):
         n_parameters, n_kept = len(theta), 0
         number = theta.dtype.type
         at = np.zeros(n_parameters + 1, theta.dtype)  # the last entry is for the padding
-        at[:-1] = theta
+        copy(theta, at[:-1])
         left, right = np.zeros_like(at), np.zeros_like(at)
         r = np.empty(indices.shape[1], theta.dtype)
         for k in range(len(eta)):
@@ -111,9 +111,9 @@ def _steps(logits, add_gradient):
                 at[j] += sd * normal[j] - step * (left[j] + right[j])
                 left[j] = right[j] = number(0.0)
             if keep[k]:
-                kept[n_kept] = at[:-1]
+                copy(at[:-1], kept[n_kept])
                 n_kept += 1
-        theta[:] = at[:-1]
+        copy(at[:-1], theta)
 
     return run
 

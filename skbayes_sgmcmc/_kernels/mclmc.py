@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import jit, part
+from . import copy, jit, part
 from .perceptron import add_gradient
 
 #: smallest ``|g|`` by which a turn divides
@@ -132,7 +132,9 @@ def take(theta, vectors, numbers, prior, rows, run, scheme, law, progress, xi, p
                     energy[c] -= n * total[c]
             for c in range(n_chains):
                 if stage == 0:
-                    before[c], before_g[c], before_energy[c] = theta[c], g[c], energy[c]
+                    copy(theta[c], before[c])
+                    copy(g[c], before_g[c])
+                    before_energy[c] = energy[c]
                     epsilon[c], turned[c] = scale[c] * caution[c] * unit, 0.0
                 factor = -turns[stage] * n / (temperature * (d - 1))
                 turned[c] += turn(u[c], g[c], epsilon[c], factor)
@@ -167,4 +169,4 @@ def take(theta, vectors, numbers, prior, rows, run, scheme, law, progress, xi, p
                 length[c] = max(times_spread * np.sqrt(spread), least_steps * epsilon[c])
             share = min(2.0 * epsilon[c] / length[c], forgotten)
             turn_by_chance(u[c], xi[c, t], share)
-            positions[c, t] = theta[c]
+            copy(theta[c], positions[c, t])

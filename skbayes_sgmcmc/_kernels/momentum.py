@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import jit, part
+from . import copy, jit, part
 from .slopes import SLOPES
 
 #: dense columns that products take at a time
@@ -22,7 +22,7 @@ COLUMNS = 4
 def predictors(phi, rows, z):
     """Write shift + A phi to z."""
     x, first, places, values, shift = rows
-    z[:] = shift
+    copy(shift, z)
     for j in range(0, len(x), COLUMNS):
         i = first + j
         p0, p1, p2, p3 = phi[i], phi[i + 1], phi[i + 2], phi[i + 3]
@@ -87,7 +87,8 @@ def _steps(slopes):
         at, force = np.zeros(first + len(x)), np.empty(first + len(x))
         for c in range(len(phi)):
             speed = v[c]
-            at[:d], force[:d] = phi[c], g[c]
+            copy(phi[c], at[:d])
+            copy(g[c], force[:d])
             for t in range(xi.shape[1]):
                 for i in range(d):
                     speed[i] -= 0.5 * eta * force[i]
@@ -106,7 +107,8 @@ def _steps(slopes):
                 for i in range(d):
                     speed[i] -= 0.5 * eta * force[i]
                     positions[c, t, i] = at[i]
-            phi[c], g[c] = at[:d], force[:d]
+            copy(at[:d], phi[c])
+            copy(force[:d], g[c])
 
     return take
 

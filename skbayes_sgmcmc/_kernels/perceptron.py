@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._polynomials import interpolated
-from . import inlined, jit, part, polynomial
+from . import copy, inlined, jit, part, polynomial
 from .philox import LOG_TWO, log_rest
 
 #: rows of a block
@@ -266,9 +266,12 @@ def add_gradient(theta, rows, slope, total):
     x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
     n_targets = labels.shape[2] if kind == CATEGORICAL else y.shape[2]
-    h = np.empty((n_layers, sizes[:-1].max(), ROWS), np.float32)
-    z = np.empty((sizes.max(), ROWS), np.float32)
-    g = np.empty((sizes.max() + 2, ROWS), np.float32)
+    widest = 0
+    for n in sizes:
+        widest = max(widest, n)
+    h = np.empty((n_layers, widest, ROWS), np.float32)
+    z = np.empty((widest, ROWS), np.float32)
+    g = np.empty((widest + 2, ROWS), np.float32)
     targets = np.zeros((n_targets, ROWS), np.float32)
     codes = np.zeros((n_targets, ROWS), np.int64)
     w, log_p, bits = (
@@ -286,14 +289,14 @@ def add_gradient(theta, rows, slope, total):
                         h[0, i, r] = x[c, start + r, i]
             if c < len(weight):
                 w[n:] = ZERO
-                w[:n] = weight[c, start : start + n]
+                copy(weight[c, start : start + n], w[:n])
             if kind == CATEGORICAL:
                 if c < len(labels):
                     for j in range(n_targets):
-                        codes[j, :n] = labels[c, start : start + n, j]
+                        copy(labels[c, start : start + n, j], codes[j, :n])
             elif c < len(y):
                 for j in range(n_targets):
-                    targets[j, :n] = y[c, start : start + n, j]
+                    copy(y[c, start : start + n, j], targets[j, :n])
             at = 0
             for layer in range(n_layers):
                 n_in, n_out = sizes[layer], sizes[layer + 1]

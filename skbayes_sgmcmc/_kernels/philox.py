@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._polynomials import COSINE, LOG_REST, SINE_REST
-from . import jit, polynomial
+from . import copy, jit, polynomial
 
 #: the smallest number of rounds that passes BigCrush
 ROUNDS = 7
@@ -80,7 +80,7 @@ def fill_normal(out, key, counter):
         box_muller(bits, normals)
         counter += np.uint64(BLOCK)
         stop = min(len(out), start + size)
-        out[start:stop] = normals[: stop - start]
+        copy(normals, out[start:stop])
 
 
 @jit
