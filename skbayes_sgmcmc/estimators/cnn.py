@@ -210,9 +210,10 @@ class BayesianCNNClassifier(CalibratedClassifier):
     >>> from sklearn.datasets import load_digits
     >>> from skbayes_sgmcmc import BayesianCNNClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> clf = BayesianCNNClassifier(conv_channels=4, hidden_layer_sizes=(), n_chains=2,
-    ...                             burn_in=600, n_draws=20, thinning=5, random_state=0)
-    >>> clf.fit(X, y).score(X, y) > 0.9
+    >>> clf = BayesianCNNClassifier(conv_channels=4, hidden_layer_sizes=(), sampler="mclmc",
+    ...                             n_chains=2, burn_in=200, n_draws=20, thinning=10,
+    ...                             random_state=0)
+    >>> clf.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.8
     True
     >>> clf.image_shape_
     (1, 8, 8)

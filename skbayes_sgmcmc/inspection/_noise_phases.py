@@ -65,12 +65,15 @@ class NoisePhaseDisplay(Display):
 
     Of a fitted estimator:
 
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
     >>> from skbayes_sgmcmc import BayesianLogisticRegression
-    >>> X, y = load_iris(return_X_y=True)
-    >>> clf = BayesianLogisticRegression(
-    ...     sampler="sgld", step_size=Polynomial(1.0, 0.01), batch_size=10, random_state=0)
-    >>> display = NoisePhaseDisplay.from_estimator(clf.fit(X, y))
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clf = BayesianLogisticRegression(sampler="sgld", step_size=Polynomial(1.0, 0.1),
+    ...                                  batch_size=10, thinning=20, random_state=0)
+    >>> clf.fit(scale(X[:, [1, 4, 8]]), y)
+    BayesianLogisticRegression(...)
+    >>> display = NoisePhaseDisplay.from_estimator(clf)
     >>> bool(display.largest[-1] < display.injected[-1])
     True
     """
