@@ -12,7 +12,11 @@ from _cases import cases
 from _links import section_of
 
 from skbayes_sgmcmc import BayesianGLMRegressor
-from skbayes_sgmcmc.inspection import PredictiveCheckDisplay
+from skbayes_sgmcmc.inspection import (
+    LearningCurve,
+    LearningCurveDisplay,
+    PredictiveCheckDisplay,
+)
 from skbayes_sgmcmc.models.survival_likelihood import LogNormal, Weibull
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -202,6 +206,20 @@ def test_times_that_say_too_little_or_are_no_times(y, message):
     X = np.random.default_rng(0).standard_normal((20, 2))
     with pytest.raises(ValueError, match=message):
         BayesianGLMRegressor(likelihood="log_normal", **TINY).fit(X, y)
+
+
+def test_learning_curves_of_bounds_have_the_nll_alone():
+    """It ends at the score of all draws, to rounding; with times themselves there is the RMSE."""
+    pytest.importorskip("sklearn.callback")
+    X, y, bounds = times()
+    curve = LearningCurve(X, bounds)
+    reg = BayesianGLMRegressor(likelihood="weibull", **TINY).set_callbacks(curve).fit(X, bounds)
+    assert list(curve.values) == ["nll"]
+    nll = -reg.predict_log_density(X, bounds).mean()
+    np.testing.assert_allclose(curve.values["nll"][-1], nll, rtol=1e-10)
+    known = LearningCurveDisplay.from_estimator(reg, X, y).values
+    rmse = np.sqrt(np.mean((y - reg.predict(X)) ** 2))
+    np.testing.assert_allclose(known["rmse"][-1], rmse, rtol=1e-10)
 
 
 def test_scores_need_times_themselves():

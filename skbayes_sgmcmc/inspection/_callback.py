@@ -23,7 +23,7 @@ class LearningCurve:
         Held-out rows, in the form that the estimator receives. If the estimator follows a scaler in
         a pipeline, these are scaled rows.
     y : array of shape (n_samples,) or (n_samples, n_outputs)
-        Labels or targets of the rows.
+        Labels or targets of the rows. Bounds of times have the NLL only.
     verbose : int, default=0
         If positive, print a line at each report with new draws.
 

@@ -13,7 +13,7 @@ from sklearn.base import is_classifier, is_regressor
 from .._draws.prediction import blocks
 from .._exceptions import not_allowed
 from .._limits import LIMITS
-from .._validation import check_array, check_consistent_length
+from .._validation import check_consistent_length
 
 Array = NDArray[Any]
 
@@ -175,27 +175,29 @@ class ClassifierCurves(Curves):
 
 
 class RegressorCurves(Curves):
-    """RMSE of the averaged mean, and negative log likelihood of the mixture over draws."""
+    """RMSE of the averaged mean, and negative log likelihood of the mixture over draws.
+
+    Where only bounds of a time are known, there is no RMSE.
+    """
 
     metrics = ("rmse", "nll")
 
     def _targets(self, estimator: Any, y: Any) -> Array:
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        if y.shape[1:] != estimator._y_shape:
-            shape = ("n_samples", *estimator._y_shape)
-            raise not_allowed(
-                f"y of shape {y.shape} is not allowed: give shape {shape}, as in fit."
-            )
-        return y.reshape(len(y), -1)
+        targets = np.asarray(estimator._validate_targets(y, self.X.shape[0]))
+        self.known = targets
+        if targets.shape[1] > estimator._n_targets:  # bounds of times
+            first = targets[:, :1]
+            self.known = np.where(first == targets[:, 1:], first, np.nan)
+        return targets
 
     def _start(self, n_chains: int) -> None:
-        self.sums = np.zeros((n_chains, *self.y.shape))
+        self.sums = np.zeros((n_chains, *self.known.shape))
         self.log_densities = np.full((n_chains, len(self.y)), -np.inf)
 
     def _score(
         self, estimator: Any, draws: slice, weights: Array, norms: Array
     ) -> dict[str, Array]:
-        n_chains, n_outputs = self.n_chains, self.y.shape[1]
+        n_chains, n_outputs = self.n_chains, self.known.shape[1]
         predict = estimator._predictive()
         squares = np.zeros((1 + 2 * n_chains, len(weights), n_outputs))
         nll = np.zeros(squares.shape[:2])
@@ -203,9 +205,9 @@ class RegressorCurves(Curves):
         with np.errstate(divide="ignore"):  # some weights may be zero
             log_weights = np.log(weights)
         for rows, places, predictive in self._blocks(estimator, predict, draws, n_outputs):
-            y, norm = self.y[rows], norms[places, None]
+            y, norm = self.known[rows], norms[places, None]
             f = self._by_chain(predictive.mean())
-            density = self._by_chain(predictive.log_density(y).sum(axis=2))
+            density = self._by_chain(predictive.log_density(self.y[rows]).sum(axis=2))
             nll[single, places] -= density.sum(axis=2)
             density = density + log_weights[places, None]
             _accumulate(np.logaddexp, density, self.log_densities[:, rows])
@@ -218,7 +220,8 @@ class RegressorCurves(Curves):
             norm = norm[:, :, None]
             squares[all_chains, places] += np.sum((y - running.mean(axis=0) / norm) ** 2, axis=1)
             squares[each, places] += np.sum((y - running / norm) ** 2, axis=2)
-        return {"rmse": np.sqrt(squares / len(self.y)).mean(axis=2), "nll": nll / len(self.y)}
+        rmse = {"rmse": np.sqrt(squares / len(self.y)).mean(axis=2)}
+        return ({} if np.isnan(self.known).any() else rmse) | {"nll": nll / len(self.y)}
 
 
 def kind_of_curves(estimator: Any) -> type[Curves]:

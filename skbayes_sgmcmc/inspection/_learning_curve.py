@@ -114,7 +114,7 @@ class LearningCurveDisplay(Display):
         X : array or CSR matrix of shape (n_samples, n_features)
             Rows, preferably not used in ``fit``.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Labels or targets of the rows.
+            Labels or targets of the rows. Bounds of times have the NLL only.
         metric : str, sequence of str or None, default=None
             Metrics to plot, with one panel each: "error" or "accuracy" (classifiers), "rmse"
             (regressors; in the units of y, averaged over outputs), or "nll", the negative log
