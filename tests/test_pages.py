@@ -36,10 +36,11 @@ BLOCK = re.compile(r"(?:^<!-- not run: ([^\n]*) -->\n+)?^```(\w*)\n(.*?)^```$", 
 #: commands for a shell: the README's two are run by .ci/run, which also runs its other blocks in
 #: the environment of the first; the others are installations
 SHELLS = {"bash", "console"}
-#: pages with fits of default length, 110 s of one core together: the site's build runs them, too
+#: pages with fits of default length, 3 min of one core together: the site's build runs them, too
 LONG = {
-    "README.md", "docs/glm.md", "docs/guide.md", "docs/ica.md", "docs/modules.md",
-    "docs/networks.md", "docs/survival.md", "docs/topics.md", "docs/zeros.md",
+    "README.md", "docs/conformal.md", "docs/glm.md", "docs/guide.md", "docs/ica.md",
+    "docs/modules.md", "docs/networks.md", "docs/reliability.md", "docs/scale.md",
+    "docs/sparse.md", "docs/survival.md", "docs/topics.md", "docs/zeros.md",
 }  # fmt: skip
 #: packages of extras, and others that examples could need
 EXTRAS = {
