@@ -221,3 +221,15 @@ def test_intervals_of_topics_weigh_the_draws(fitted):
     lda.posterior_.weights = weights
     display = TopicDisplay.from_estimator(lda, [2])
     np.testing.assert_array_equal(display.lower, display.upper)
+
+
+def test_perplexity_weighs_the_draws(fitted):
+    """Of draws with all weight on one, it is that of this draw, as the proportions are."""
+    lda, X = copy.deepcopy(fitted[0]), fitted[1]
+    weights = np.full(lda.posterior_.n_draws, 1e-12)
+    weights[-1] = 1.0
+    lda.posterior_.weights = weights
+    last = document_completion_perplexity(
+        lda.posterior_["components"][0, -1], X, doc_topic_prior=lda.doc_topic_prior_, random_state=0
+    )
+    assert lda.perplexity(X, random_state=0) == pytest.approx(last, rel=1e-9)

@@ -350,10 +350,10 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
         Every document is split at random into two halves. For each draw, the topic proportions are
         estimated from the first half, as in :meth:`transform`. The probabilities of the words of
-        the second half are averaged over the draws. The perplexity is exp(-m), where m is the mean
-        log probability of all words of all second halves. Scikit-learn's method of the same name
-        computes a bound on a different quantity. To score scikit-learn's topics in the same way,
-        use :func:`skbayes_sgmcmc.document_completion_perplexity`.
+        the second half are averaged over the draws, with their weights. The perplexity is exp(-m),
+        where m is the mean log probability of all words of all second halves. Scikit-learn's method
+        of the same name computes a bound on a different quantity. To score scikit-learn's topics in
+        the same way, use :func:`skbayes_sgmcmc.document_completion_perplexity`.
 
         Parameters
         ----------
@@ -378,13 +378,13 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         check_is_fitted(self, "posterior_")
         check_int("n_draws", n_draws)
         X = self._validate_counts(X)
-        chosen, _ = self._chosen(n_draws)
+        chosen, weights = self._chosen(n_draws)
 
         def each(observed: Any) -> Iterator[tuple[Array, Array]]:
             for draw in self._draws(chosen):
                 yield draw["components"], self._proportions(draw, observed)
 
-        return completion_perplexity(each, X, random_state)
+        return completion_perplexity(each, X, random_state, weights)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Compute the mean log probability of a held-out word: minus the log of :meth:`perplexity`.

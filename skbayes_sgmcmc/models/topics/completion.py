@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,9 @@ def log_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
     return np.asarray(sp.csr_matrix((logs, X.indices, X.indptr), shape=X.shape).sum(axis=1)).ravel()
 
 
-def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) -> float:
+def mean_log_probability(
+    draws: Iterable[tuple[Array, Array]], held_out: Any, weights: Array | None = None
+) -> float:
     """Mean log probability of the words of ``held_out``.
 
     Parameters
@@ -87,6 +90,8 @@ def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) ->
         averaged over the draws before the logarithm is taken.
     held_out : CSR matrix of shape (n_documents, n_words)
         Counts.
+    weights : array of shape (n_draws,) or None, default=None
+        Weights of the draws in these averages. None: equal ones.
 
     Raises
     ------
@@ -96,11 +101,13 @@ def mean_log_probability(draws: Iterable[tuple[Array, Array]], held_out: Any) ->
     held_out = sp.csr_matrix(held_out)
     if held_out.sum() == 0:
         raise not_allowed("X has no document of two words or more: no word can be held out.")
-    probability, n_draws = np.zeros(held_out.nnz), 0
-    for topics, proportions in draws:
-        probability += word_probabilities(topics, proportions, held_out)
-        n_draws += 1
-    logs = np.log(probability / n_draws)
+    probability, total = np.zeros(held_out.nnz), 0.0
+    for (topics, proportions), weight in zip(
+        draws, repeat(1.0) if weights is None else weights, strict=False
+    ):
+        probability += weight * word_probabilities(topics, proportions, held_out)
+        total += weight
+    logs = np.log(probability / total)
     return float(logs @ held_out.data / held_out.data.sum())
 
 
@@ -196,12 +203,15 @@ def document_completion_perplexity(
 
 
 def completion_perplexity(
-    each: Callable[[Any], Iterable[tuple[Array, Array]]], X: Any, random_state: Any
+    each: Callable[[Any], Iterable[tuple[Array, Array]]],
+    X: Any,
+    random_state: Any,
+    weights: Array | None = None,
 ) -> float:
     """Held-out perplexity of any topic model; see :func:`document_completion_perplexity`.
 
     ``each(observed)`` yields, for every draw, the topics and the documents' proportions, which are
-    estimated from the first halves ``observed``.
+    estimated from the first halves ``observed``; ``weights`` are those of the draws.
     """
     observed, held_out = split_documents(X, random_state)
-    return float(np.exp(-mean_log_probability(each(observed), held_out)))
+    return float(np.exp(-mean_log_probability(each(observed), held_out, weights)))
