@@ -16,6 +16,10 @@ from ._table_columns import column_names, is_missing, not_finite
 
 #: what to do with rows of several lengths, unless an estimator knows better
 EQUAL_ROWS = "Give rows of one length"
+#: what to give where datasets are refused
+ITS_ROWS = "Give an array of its rows, such as numpy.stack([x for x, _ in dataset])."
+#: packages whose classes, and those derived from them, are datasets
+OF_DATASETS = ("datasets", "torch.utils.data")
 
 
 @contextmanager
@@ -28,6 +32,7 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
     try:
         yield
     except (TypeError, ValueError) as error:
+        _check_no_dataset(name, values)
         kind = TypeError if isinstance(error, TypeError) else ValueError
         if reason := differing_shapes(name, values, remedy):
             raise explained(kind(reason), "rows-have-different-shapes") from error
@@ -59,6 +64,21 @@ def _check_no_dates(name: str, values: Any) -> None:
             f"of your choice, for instance by {remedy}.",
             "a-column-is-not-numeric",
         )
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X is a dataset of torch or Hugging Face, without importing either."""
+    modules = (f"{base.__module__}." for base in type(X).__mro__)
+    return any(name.startswith(f"{package}.") for name in modules for package in OF_DATASETS)
+
+
+def _check_no_dataset(name: str, values: Any) -> None:
+    """Refuse datasets, whose items NumPy takes for rows."""
+    if is_dataset(values):
+        raise not_allowed(
+            f"{name}={type(values).__name__} is not allowed: only BayesianModuleClassifier and "
+            f"BayesianModuleRegressor take datasets. {ITS_ROWS}"
+        ) from None
 
 
 def differing_shapes(name: str, values: Any, remedy: str = EQUAL_ROWS) -> str | None:

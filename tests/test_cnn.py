@@ -193,6 +193,8 @@ def test_images_of_another_shape_are_refused():
     clf = BayesianCNNClassifier(conv_channels=2, **SHORT).fit(X[:100].reshape(-1, 8, 8), y[:100])
     with pytest.raises(ValueError, match=r"images of shape \(1, 4, 16\), but .* \(1, 8, 8\)"):
         clf.predict(X[:5].reshape(-1, 4, 16))
+    with pytest.raises(ValueError, match=r"0 sample\(s\) \(shape=\(0, 64\)\)"):
+        clf.predict(np.zeros((0, 8, 8)))
 
 
 def test_augmentation_is_for_sampling_only():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor
+from skbayes_sgmcmc import (
+    BayesianMLPClassifier,
+    BayesianModuleClassifier,
+    BayesianModuleRegressor,
+    LatentDirichletAllocation,
+)
+from skbayes_sgmcmc.inspection import fgsm
 
 X, y = load_digits(return_X_y=True)
 X, y = (X[:600] / 16.0).astype(np.float32), y[:600]
@@ -267,6 +274,24 @@ def test_a_loader_is_refused_by_name():
     loader = torch.utils.data.DataLoader(Pairs(), batch_size=10)
     with pytest.raises(ValueError, match="X=DataLoader is not allowed: give its dataset"):
         BayesianModuleClassifier(deep(), **TINY).fit(loader)
+
+
+@cases("data", [TensorDataset(torch.from_numpy(X), torch.from_numpy(y)), Columns(), Pairs()])
+def test_other_estimators_refuse_datasets_by_name(data):
+    """Before, the error was NumPy's, of items that have no shape."""
+    message = f"X={type(data).__name__} is not allowed: only BayesianModuleClassifier and .* Give"
+    for estimator in (BayesianMLPClassifier(), LatentDirichletAllocation()):
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(data, y)
+
+
+def test_what_needs_all_rows_at_once_refuses_datasets():
+    """Before, X seemed to be empty."""
+    clf = BayesianModuleClassifier(deep(), **TINY).fit(X, y)
+    data = TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
+    for call in (clf.distill, partial(fgsm, clf, eps=0.1)):
+        with pytest.raises(ValueError, match="X=TensorDataset is not allowed here, .* Give an arr"):
+            call(data)
 
 
 @pytest.mark.parametrize(

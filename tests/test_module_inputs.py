@@ -151,6 +151,8 @@ def test_arrays_and_tensors_of_any_rank(tensor):
     )
     with pytest.raises(ValueError, match=r"fitted to rows of shape \(2, 3\)"):
         clf.predict(numbers.swapaxes(1, 2))
+    with pytest.raises(ValueError, match=r"0 sample\(s\) \(shape=\(0, 6\)\)"):
+        clf.predict(numbers[:0])
 
 
 @pytest.mark.parametrize("returned", ["tuple", "object", "mapping"])
@@ -176,7 +178,12 @@ class Nothing(nn.Linear):
 @cases(
     "module, given, message",
     [
-        (Words(), {"input_ids": ids, "mask": mask}, "unexpected keyword argument 'mask'"),
+        (
+            Words(),
+            {"input_ids": ids, "mask": mask},
+            r"not take a mapping of the arrays .*, 'mask' \(rows of shape \(5,\)\) .*unexpected "
+            "keyword argument 'mask'.* Give the arrays the names",
+        ),
         (Words(), {"input_ids": ids, "attention_mask": mask[:5]}, "different numbers of rows"),
         (Words(), {"input_ids": ids.astype(str)}, r"X\['input_ids'\] of type <U\d+ is not allowed"),
         (Words(), {"input_ids": ids + BOUNDS.whole}, "whole numbers that a module gets may be at"),
@@ -208,6 +215,7 @@ def test_predictions_need_the_arguments_of_the_fit():
         (ids, r"X of type ndarray is not allowed: give a mapping of the arrays 'input_ids' \(rows"),
         ({"input_ids": ids}, "X with 'input_ids' is not allowed: give a mapping of the arrays"),
         ({"input_ids": ids[:, :3], "attention_mask": mask}, r"rows of fit have the shape \(5,\)"),
+        ({"input_ids": ids[:0], "attention_mask": mask[:0]}, r"0 sample\(s\) \(shape=\(0, 10\)\)"),
     ):
         with pytest.raises(ValueError, match=message):
             clf.predict(other)

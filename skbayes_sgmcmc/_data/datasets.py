@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .._conversion import ITS_ROWS
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .fields import Field
@@ -25,12 +26,6 @@ Array = NDArray[Any]
 
 #: names of the target in an item that is a mapping, and of a column or attribute with all targets
 LABELS = ("labels", "label", "targets", "target", "y")
-
-
-def is_dataset(X: Any) -> bool:
-    """Whether X is a map-style dataset, and not an array, a table or a list."""
-    named = type(X).__module__.partition(".")[0] == "datasets"
-    return named or isinstance(X, torch.utils.data.Dataset | torch.utils.data.DataLoader)
 
 
 def split_item(item: Any) -> tuple[Any, Any]:
@@ -133,6 +128,13 @@ class DatasetRows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        """Refused: what needs all rows at once gets them from the user."""
+        raise not_allowed(
+            f"X={type(self.dataset).__name__} is not allowed here, where all rows are needed at "
+            f"once. {ITS_ROWS}"
+        )
 
     def __getitem__(self, chosen: Any) -> Any:
         """Rows (rows, numbers) as an array, for a slice or numbers; fewer rows for a mask."""

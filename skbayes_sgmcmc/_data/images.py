@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._exceptions import not_allowed
+
+
+def flat_rows(X: Any) -> NDArray[Any]:
+    """Rows of any shape as rows of numbers, of their own size even if there is no row."""
+    array = np.asarray(X)
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def flat_images(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
@@ -15,7 +23,7 @@ def flat_images(X: Any) -> tuple[Any, tuple[int, int, int] | None]:
     if len(shape) not in (3, 4):
         return X, None
     channels = shape[1] if len(shape) == 4 else 1
-    return np.asarray(X).reshape(len(X), -1), (channels, shape[-2], shape[-1])
+    return flat_rows(X), (channels, shape[-2], shape[-1])
 
 
 def shape_in(X: Any) -> tuple[int, ...] | None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
 from .._validation import BOUNDS
+from .images import flat_rows
 
 Array = NDArray[Any]
 
@@ -116,12 +117,12 @@ class Layout:
         """
         if not is_several(X):
             raise not_allowed(
-                f"X of type {type(X).__name__} is not allowed: give {self._expected()}."
+                f"X of type {type(X).__name__} is not allowed: give {self.expected()}."
             )
         arrays = dict(_items(X))
         if arrays.keys() != {f.key for f in self.fields}:
             raise not_allowed(
-                f"X with {', '.join(map(repr, arrays))} is not allowed: give {self._expected()}."
+                f"X with {', '.join(map(repr, arrays))} is not allowed: give {self.expected()}."
             )
         lengths = {key: len(values) for key, values in arrays.items()}
         if len(set(lengths.values())) > 1:
@@ -141,7 +142,8 @@ class Layout:
             return x.astype(np.float32, copy=False).reshape(-1)  # the usual case, made fast
         return _rows_of(field, np.asarray(x)[None])[0].astype(np.float32)
 
-    def _expected(self) -> str:
+    def expected(self) -> str:
+        """What X has to be, for messages about several arrays."""
         listed = ", ".join(f"{f.key!r} (rows of shape {f.shape})" for f in self.fields)
         named = isinstance(self.fields[0].key, str)
         return f"a {'mapping' if named else 'tuple'} of the arrays {listed}"
@@ -227,7 +229,7 @@ def _rows_of(field: Field, values: Any) -> Array:
         )
     field.check_whole(f"X[{field.key!r}]", array)
     kind = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)
-    return array.reshape(len(array), -1).astype(kind, copy=False)
+    return flat_rows(array).astype(kind, copy=False)
 
 
 def _typed(rows: Any, kind: str) -> Any:

@@ -50,11 +50,18 @@ def tried(
     why = str(reasons[0])
     if len(reasons) > 1:
         why = f"as whole numbers: {why}; as floating-point numbers: {reasons[1]}"
-    hint = "give the input_shape that the module expects, such as (channels, height, width)"
+    if layout.several:
+        asked = f": it does not take {layout.expected()}"
+        hint = "Give the arrays the names, or the places, of its forward's arguments"
+    else:
+        asked = f" with input_shape={input_shape!r}: it does not take rows of shape {row_shape}"
+        hint = (
+            "If these are images or sequences, give the input_shape that the module expects, such "
+            "as (channels, height, width)"
+        )
     raise not_allowed(
-        f"module={brief(given)} is not allowed with input_shape={input_shape!r}: it "
-        f"does not take rows of shape {row_shape} ({why}). If these are images or "
-        f"sequences, {hint}; else change the module's inputs.",
+        f"module={brief(given)} is not allowed{asked} ({why}). {hint}; else change the module's "
+        "inputs.",
         "a-module-is-not-allowed",
     ) from reasons[0]
 

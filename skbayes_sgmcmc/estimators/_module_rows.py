@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.images import shape_in
+from .._conversion import is_dataset
+from .._data.images import flat_rows, shape_in
 from .._data.layout import PLAIN, Field, Layout, as_array, is_several, of_sequence
 from .._exceptions import not_allowed
 from .._validation import check_sizes
@@ -72,7 +73,7 @@ def flat(X: Any, layout: Layout, row_shape: Callable[[], Any], input_shape: Any)
     shape = shape_in(X)
     if shape is not None:
         _check_shape(X, shape, row_shape(), input_shape)
-        X = np.asarray(X).reshape(len(X), -1)
+        X = flat_rows(X)
     if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
         layout.fields[0].check_whole("X", X)
     return X
@@ -100,9 +101,5 @@ def as_arrays(X: Any) -> Any:
 
 
 def is_dataset_like(X: Any) -> bool:
-    """Whether X is a map-style dataset, without importing torch for what is an array or a table."""
-    if isinstance(X, np.ndarray | list | tuple) or type(X) is dict or hasattr(X, "__array__"):
-        return False
-    from .._data.datasets import is_dataset
-
-    return is_dataset(X)
+    """Whether X is a dataset that is not an array, too."""
+    return is_dataset(X) and not hasattr(X, "__array__")
