@@ -59,8 +59,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Parameters
         ----------
         X : array, CSR matrix or table of shape (n_samples, n_features)
-            Rows. Estimators with ``categorical_features`` take tables of pandas, polars and pyarrow
-            with categories and gaps.
+            Rows. Linear models and spike-and-slab priors take CSR matrices. Estimators with
+            ``categorical_features`` take tables of pandas, polars and pyarrow with categories and
+            gaps.
         y : array of shape (n_samples,) or (n_samples, n_targets)
             Labels of at least two classes. Classifiers with a network take several columns, in a
             sparse format, too: labels of 0 and 1 (multilabel), or any others (multi-output).
