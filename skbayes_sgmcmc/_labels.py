@@ -33,6 +33,7 @@ def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave th
     if row is not None:
         value = next(filter(is_missing, np.ravel(array[row])))
         raise not_allowed(missing_value(name, row, value, where, remedy))
+    _check_one_type(name, array, where)
     if exact.dtype.kind == "f" and not np.isfinite(exact).all():
         row = int(np.isinf(exact).reshape(len(exact), -1).any(axis=1).argmax())
         raise not_allowed(missing_value(name, row, np.inf, where, remedy))
@@ -41,6 +42,20 @@ def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave th
         exact = found if found.dtype.kind in "biuf" else exact
     _check_exact(name, exact, where)
     return exact
+
+
+def _check_one_type(name: str, values: Array, where: str) -> None:
+    """Refuse texts among other labels, which have no order and which NumPy may make texts, too."""
+    if values.dtype.kind != "O":
+        return
+    for column in values.reshape(len(values), -1).T.tolist():
+        texts = [isinstance(label, str) for label in column]
+        if any(texts) and not all(texts):
+            text, other = column[texts.index(True)], column[texts.index(False)]
+            raise not_allowed(
+                f"{name} is not allowed: labels{where} are of several types, such as {text!r} and "
+                f"{other!r}. Give numbers or text, for instance by .astype(str) of pandas."
+            )
 
 
 def _check_exact(name: str, values: Array, where: str) -> None:

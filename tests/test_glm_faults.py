@@ -85,6 +85,34 @@ def test_missing_numbers_in_known_columns_are_refused(column):
         BayesianGLMRegressor(likelihood=kind, **{column: 1}).fit(X, np.ones(10))
 
 
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"exposure": "e", "offset": "e"}, "exposure and offset .*column 'e'"),
+        ({"exposure": "e", "groups": "e"}, "exposure and groups='e'"),
+        ({"offset": 0, "groups": ["g", "e"]}, "offset and groups='e'"),
+        ({"groups": ["g", 1]}, "groups='g' and groups=1"),
+    ],
+)
+def test_one_column_named_twice_is_refused(parameters, message):
+    """Before, offsets and trials that are groups, too, were the codes of the groups."""
+    x, y = counts(30)
+    table = pd.DataFrame({"e": np.repeat([1.0, 2.0, 30.0], 10), "g": np.arange(30) % 5, "x": x})
+    with pytest.raises(ValueError, match=message):
+        BayesianGLMRegressor(likelihood="poisson", **parameters).fit(table, y)
+
+
+@tiny_fits
+@pytest.mark.parametrize("trials", [-1.0, 2.5])
+@pytest.mark.parametrize("method", ["predict", "predict_interval", "sample_y"])
+def test_trials_of_new_rows_are_whole_numbers(method, trials):
+    """Before, only those of ``fit`` were: negative ones had negative means and infinite ends."""
+    X = np.column_stack([np.arange(10.0), np.full(10, 4.0)])
+    reg = BayesianGLMRegressor(likelihood="binomial", n_trials=1, **TINY).fit(X, np.arange(10) % 4)
+    with pytest.raises(ValueError, match=f"n_trials with the value {trials:g}"):
+        getattr(reg, method)([[1.0, trials]])
+
+
 @tiny_fits
 def test_rows_of_weight_zero_are_left_out():
     """The same draws as without them, whatever their targets."""

@@ -384,7 +384,7 @@ FLOATS = np.arange(4.0)
         (["a", None, "b", "c"], "row 1 in column 'account' is missing"),
         ([1.0, 2.0, np.inf, 3.0], "infinity: the value of row 2 in column 'account'"),
         (pd.date_range("2026", periods=4), r"column 'account' holds dates.*\.astype\(str\)"),
-        ([1, "a", 2, "b"], "column 'account' holds.*labels of several types"),
+        ([1, "a", 2, "b"], "column 'account' are of several types, such as 'a' and 1"),
     ],
 )
 def test_labels_that_are_not_exact_or_missing_are_refused_by_name(account, message):

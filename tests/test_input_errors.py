@@ -402,3 +402,17 @@ def test_other_errors_of_a_module_stay_as_they_are():
     clf = BayesianModuleClassifier(Broken(), chain_method="sequential", **TINY).fit(X, LABELS)
     with pytest.raises(IndexError, match="of the module itself"):
         clf.predict(X + 1)
+
+
+# labels of several types --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [list, np.array, pd.Series])
+def test_labels_of_several_types_are_refused(wrap):
+    """Before, the error was that of a comparison, and lists became text without a word."""
+    labels = wrap([1, "a"] * 12) if wrap is list else wrap([1, "a"] * 12, dtype=object)
+    clf = BayesianLogisticRegression()
+    with pytest.raises(ValueError, match="y is not allowed.*several types, such as 'a' and 1"):
+        clf.fit(np.arange(24.0)[:, None], labels)
+    with pytest.raises(ValueError, match="classes is not allowed.*several types"):
+        clf.partial_fit(np.arange(24.0)[:, None], LABELS, classes=[0, 1, "a"])

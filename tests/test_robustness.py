@@ -17,6 +17,7 @@ from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 
 from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     SamplingError,
     SamplingWarning,
@@ -407,6 +408,17 @@ def test_no_spread_is_warned_of(data, sampler):
         warnings.simplefilter("error")
         with pytest.warns(SamplingWarning, match="coef, intercept have no spread.*temperature"):
             clf.fit(*data)
+
+
+def test_targets_without_noise_are_told_from_chains_that_do_not_move():
+    """A larger step, the remedy before, would change the sampler; a given noise helps."""
+    X = np.random.default_rng(0).standard_normal((300, 2))
+    y = 0.5 + X @ [0.5, -0.1]
+    with pytest.warns(SamplingWarning, match="exact function of X. Give noise as a number"):
+        BayesianGLMRegressor(random_state=0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BayesianGLMRegressor(noise=0.01, random_state=0).fit(X, y)
 
 
 @pytest.mark.statistical

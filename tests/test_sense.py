@@ -120,7 +120,7 @@ class Stub(BaseEstimator):
         (0.6, 1.0, None),  # an error of 1.17 sds of y
         (0.7, 1.0, "further from the training targets than their mean is"),  # 1.22
         (0.0, 1.4, None),
-        (0.0, 1.6, "the sd of its predictions is larger than that of the targets"),
+        (0.0, 1.7, "the sd of its predictions is larger than that of the targets"),
     ],
 )
 def test_bounds_of_regression(mean, sd, message):
@@ -130,6 +130,19 @@ def test_bounds_of_regression(mean, sd, message):
     found = messages(lambda: check_regression(stub, stub, y, y))
     assert len(found) == (message is not None)
     assert all(message in text and "Give step_size" in text for text in found)
+
+
+@pytest.mark.statistical
+def test_few_skewed_targets_are_not_called_nonsense():
+    """Of twelve targets with sd sqrt(2) mean, the sd may be small: one honest fit in ten warned.
+
+    The predictive sd is 3.5 sds of y here, and 4 are allowed; 200 rows allow 1.65.
+    """
+    rng = np.random.default_rng(20)
+    X = rng.standard_normal((12, 2))
+    y = np.exp(0.5 * X[:, 0]) * rng.gamma(0.5, 2.0, 12)
+    reg = BayesianGLMRegressor(likelihood="gamma", random_state=0)
+    assert not messages(lambda: reg.fit(X, y))
 
 
 def test_errors_whose_squares_are_no_numbers_are_compared():

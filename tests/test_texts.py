@@ -85,6 +85,16 @@ def test_the_remedies_help():
     assert reg.coef_[0] == pytest.approx(0.02, abs=0.002)
 
 
+def test_remedies_are_those_of_the_texts():
+    """to_numeric makes gaps of numbers with commas, and to_datetime takes 1.2. for 2 January."""
+    (commas,) = found(WARNED["numbers with commas"][0])
+    assert "Read the file with decimal" in commas and "to_numeric" not in commas
+    (days,) = found(WARNED["German dates"][0])
+    assert "dayfirst=True" in days
+    (numbers,) = found(["?", *POWER[1:].astype(str).tolist()])
+    assert f"numbers as text ('{POWER[1]}')" in numbers and "to_numeric" in numbers
+
+
 def test_later_rows_do_not_warn_again():
     X = pd.DataFrame({"power": POWER, "text": WARNED["numbers"][0]})
     with pytest.warns(SamplingWarning, match="numbers as text"):

@@ -108,9 +108,17 @@ class Columns:
 
     @property
     def special(self) -> dict[str, int]:
-        """Columns that are not features, by the parameters that name them."""
+        """Columns that are not features, by the parameters that name them; each has one."""
         found = {k: self.find(k, v) for k, v in self.given.items() if v is not None}
-        return found | self.labelled
+        found |= self.labelled
+        first = {j: name for name, j in reversed(found.items())}
+        for name, j in found.items():
+            if first[j] != name:
+                raise not_allowed(
+                    f"{first[j]} and {name} are not allowed together: both name column "
+                    f"{self.labels[j]!r} of X. Give each a column of its own."
+                )
+        return found
 
     @property
     def features(self) -> list[int]:
@@ -227,8 +235,9 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> An
             known[j] = _sorted(values, names[j])
         if isinstance(values[0], str) != isinstance(known[j][0], str):
             raise not_allowed(
-                f"X is not allowed: column {names[j]!r} has the label {values[0]!r}, and those "
-                f"of fit are like {known[j][0]!r}. Give labels of one type, numbers or text."
+                f"X is not allowed: column {names[j]!r} has the label {values[:1].tolist()[0]!r}, "
+                f"and those of fit are like {known[j][0]!r}. Give labels of one type, numbers or "
+                "text."
             )
         codes = codes_of(values, known[j])
         if more and (codes < 0).any():

@@ -89,9 +89,14 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
     """
     still = [name for name, values in what.draws.items() if not moves(values)]
     if still:
+        why = "the chains did not move. Give a larger step_size or a temperature above 0."
+        if is_auto(estimator.step_size) and estimator.temperature != 0.0:  # steps fit the posterior
+            why = (
+                "their posterior is as narrow as rounding errors, as if y is an exact function of "
+                "X. Give noise as a number, or smaller weights of rows if they are huge."
+            )
         warn(
-            f"the draws of {', '.join(still)} have no spread in {short_name(estimator)}: the "
-            "chains did not move. Give a larger step_size or a temperature above 0.",
+            f"the draws of {', '.join(still)} have no spread in {short_name(estimator)}: {why}",
             "the-chains-did-not-move",
         )
         return None

@@ -53,6 +53,19 @@ def offsets_of(columns: Columns, X: Any) -> Array | None:
     return np.sum(offsets, axis=0) if offsets else None
 
 
+def trials_of(columns: Columns, X: Any) -> Array:
+    """Numbers of trials of rows, (rows, 1): one each if no column of X has them."""
+    column = columns.special.get("n_trials")
+    trials = np.ones(X.shape[0]) if column is None else values_of(X, column)
+    bad = trials[(trials < 0.0) | (trials != np.floor(trials))]
+    if len(bad):
+        raise not_allowed(
+            f"n_trials with the value {bad[0]:g} is not allowed: give whole numbers, 0 or more, in "
+            f"column {columns.given['n_trials']!r}."
+        )
+    return trials[:, None]
+
+
 def center_of(offset: Array, weight: Array | None, link: str) -> float:
     """The centre of the offsets of the first rows."""
     if link != "log":

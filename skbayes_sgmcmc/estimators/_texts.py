@@ -18,7 +18,7 @@ NUMBER = re.compile(r"\s*[-+]?(\d[\d,]*\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 DATE = re.compile(r"\s*(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{4})([T ].*)?\s*", re.DOTALL)
 
 #: how a user says that a column holds categories
-DECLARE = "or column.astype('category') if they are categories"
+DECLARE = "or give column.astype('category') if they are categories"
 
 
 def check_texts(name: str, counts: Counter[Any], fewest: int, *, declared: bool) -> None:
@@ -30,43 +30,45 @@ def check_texts(name: str, counts: Counter[Any], fewest: int, *, declared: bool)
     texts = [level for level in counts if isinstance(level, str)]
     if not texts:
         return
-    complaint = (None if declared else _other_kind(texts)) or _no_categories(counts, fewest)
+    complaint = None if declared else _other_kind(texts)
+    complaint = complaint or _no_categories(counts, fewest, texts[0])
     if complaint is not None:
         what, remedy = complaint
         warn(
-            f"column {name!r} holds {what} ({texts[0]!r}), {remedy}.",
+            f"column {name!r} holds {what}, {remedy}.",
             "a-column-of-text-has-no-categories",
         )
 
 
 def _other_kind(texts: list[str]) -> tuple[str, str] | None:
     """What these texts are if they are no categories, and what to do."""
-    each = f"and each of its {len(texts)} is a category. Give"
     if len(texts) <= MOST_CODES:
         return None
-    if _mostly(DATE, texts):
-        return "dates as text", (
-            f"{each} numbers, such as (pandas.to_datetime(column) - first_day).dt.days, or months "
-            f"and weekdays as columns of their own, {DECLARE}"
+    each = f"and each of its {len(texts)} is a category."
+    dates, numbers = ([text for text in texts if kind.fullmatch(text)] for kind in (DATE, NUMBER))
+    if len(dates) >= MOSTLY * len(texts):
+        return f"dates as text ({dates[0]!r})", (
+            f"{each} Give numbers, such as (pandas.to_datetime(column) - first_day).dt.days, with "
+            "dayfirst=True in to_datetime if days come before months, or months and weekdays as "
+            f"columns of their own, {DECLARE}"
         )
-    if _mostly(NUMBER, texts):
-        return "numbers as text", (
-            f"{each} pandas.to_numeric(column, errors='coerce'), read the file with decimal=',' or "
-            f"thousands=',', {DECLARE}"
+    if len(numbers) >= MOSTLY * len(texts):
+        commas = any("," in text for text in numbers)  # to_numeric makes gaps of these
+        file = "Read the file with decimal=',' or thousands=','"
+        column = "Give pandas.to_numeric(column, errors='coerce')"
+        return (
+            f"numbers as text ({numbers[0]!r})",
+            f"{each} {file if commas else column}, {DECLARE}",
         )
     return None
 
 
-def _no_categories(counts: Counter[Any], fewest: int) -> tuple[str, str] | None:
+def _no_categories(counts: Counter[Any], fewest: int, text: str) -> tuple[str, str] | None:
     """The same for texts of one row each."""
     shared = sum(count for count in counts.values() if count >= fewest)
     if shared >= RARELY * counts.total():
         return None
-    return "text that hardly two rows share", (
+    return f"text that hardly two rows share ({text!r})", (
         "so that it has hardly an effect. Leave it out, or make features of it, as TfidfVectorizer "
         "of scikit-learn does"
     )
-
-
-def _mostly(kind: re.Pattern[str], texts: list[str]) -> bool:
-    return sum(kind.fullmatch(text) is not None for text in texts) >= MOSTLY * len(texts)

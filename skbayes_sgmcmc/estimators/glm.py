@@ -15,11 +15,10 @@ from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
 from . import _groups as groups
-from ._columns import values_of
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
-from ._offsets import center_of, check_known, check_offsets, offsets_of
+from ._offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 from ._times import TimesRegressor
 
 if TYPE_CHECKING:
@@ -351,10 +350,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _trials(self, X: Any) -> Array | None:
         """Numbers of trials of rows, (rows, 1), for likelihoods that have them."""
-        if not self._family.trials:
-            return None
-        column = self._columns.special.get("n_trials")
-        return (np.ones(X.shape[0]) if column is None else values_of(X, column))[:, None]
+        return trials_of(self._columns, X) if self._family.trials else None
 
     def _with_known(self, X: Any, y: Array) -> Array:
         known = self._trials(X)

@@ -40,13 +40,12 @@ class Binomial(Likelihood):
 
     @staticmethod
     def check_targets(y: Array) -> None:
-        for name, values in (("n_trials", y[:, 1]), ("y", y[:, 0])):
-            bad = values[(values < 0.0) | (values != np.floor(values))]
-            if len(bad):
-                raise not_allowed(
-                    f"{name} with the value {bad[0]:g} is not allowed with likelihood='binomial': "
-                    "give whole numbers, 0 or more."
-                )
+        bad = y[(y[:, 0] < 0.0) | (y[:, 0] != np.floor(y[:, 0])), 0]
+        if len(bad):
+            raise not_allowed(
+                f"y with the value {bad[0]:g} is not allowed with likelihood='binomial': "
+                "give whole numbers, 0 or more."
+            )
         above = np.flatnonzero(y[:, 0] > y[:, 1])
         if len(above):
             successes, trials = y[above[0]]
