@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from skbayes_sgmcmc import BayesianLogisticRegression, ParquetRows
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, ParquetRows
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -99,6 +99,36 @@ def test_fits_are_those_of_the_array(path, large, limits):
     assert (np.abs(found.coef_ - expected.coef_) < 4.5 * sd * np.sqrt(2.0 / 100.0)).all()
     # variances of logits are in single precision
     np.testing.assert_allclose(found.predict_proba(rows), found.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_columns_have_their_names(path, large, limits):
+    """As those of a DataFrame: in any order, and no others. Before, their places counted alone."""
+    if large:
+        limits(held_bytes=0)
+    rows = ParquetRows(path, NAMES)
+    run = {"n_chains": 1, "n_draws": 20, "burn_in": 20, "random_state": 0}
+    clf = BayesianLogisticRegression(**run).fit(rows, rows.column("y"))
+    assert clf.feature_names_in_.tolist() == NAMES
+    expected = clf.predict_proba(rows)
+    for same in (ParquetRows(path, NAMES[::-1]), table().select(["b", "c", "a"])):
+        np.testing.assert_allclose(clf.predict_proba(same), expected, atol=1e-6)
+    for columns in (["a", "b", "y"], ["a", "b"]):
+        with pytest.raises(ValueError, match="feature names should match"):
+            clf.predict(ParquetRows(path, columns))
+    clf.partial_fit(ParquetRows(path, NAMES[::-1]), Y, classes=[0, 1])
+
+
+@pytest.mark.filterwarnings("error:X does not have valid feature names")
+def test_groups_of_files_have_names(tmp_path):
+    columns = {"x": X[:60, 0], "g": np.arange(60) % 4, "e": np.full(60, 2.0)}
+    pq.write_table(pa.table(columns), tmp_path / "g.parquet")
+    run = {"n_chains": 1, "n_draws": 20, "burn_in": 20, "random_state": 0}
+    reg = BayesianGLMRegressor(likelihood="poisson", groups="g", exposure="e", **run)
+    rows = ParquetRows(tmp_path / "g.parquet", ["x", "g", "e"])
+    found = reg.fit(rows, Y[:60]).predict(rows)
+    np.testing.assert_array_equal(reg.fit(pa.table(columns), Y[:60]).predict(rows), found)
+    np.testing.assert_array_equal(reg.predict(rows.select(["e", "x", "g"])), found)
 
 
 def test_other_processes_open_the_file(path):

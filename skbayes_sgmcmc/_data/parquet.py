@@ -51,7 +51,8 @@ class ParquetRows:
 
     Notes
     -----
-    A missing value is NaN, which estimators refuse with the number of its row.
+    A missing value is NaN, which estimators refuse with the number of its row. Columns have their
+    names, as those of a DataFrame have: predictions take them in any order.
 
     Examples
     --------
@@ -116,6 +117,14 @@ class ParquetRows:
             found[at - start : end - start] = self._decoded(group)[at - first : end - first]
             at = end
         return found
+
+    def select(self, columns: Iterable[str]) -> ParquetRows:
+        """The same rows with these columns, in this order."""
+        return type(self)(self._given[0], columns)
+
+    def head(self) -> Any:
+        """The first row, as a table of pyarrow."""
+        return self._groups[0].head(1, columns=list(self.columns))
 
     def column(self, name: str) -> Array:
         """All values of a column, in memory: targets, or weights; shape (rows,)."""

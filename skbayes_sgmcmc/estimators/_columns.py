@@ -203,11 +203,11 @@ def check_columns_stay(estimator: Any) -> None:
         )
 
 
-def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> Any:
+def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False, head: Any = None) -> Any:
     """X as it is given, with codes in place of the labels that columns hold.
 
     ``reset``: learn the labels from X. ``more``: give codes to new labels, too; otherwise they
-    get -1.
+    get -1. ``head``: a table with the names of the columns, if X has none.
     """
     if not estimator._label_parameters:
         return X
@@ -225,7 +225,7 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> An
     X = X if hasattr(X, "shape") else np.array(X, dtype=object)
     if len(X.shape) != 2 or X.shape[0] == 0:  # the error is scikit-learn's
         return X
-    validate_data(estimator, X, reset=reset, skip_check_array=True)  # the names of the columns
+    validate_data(estimator, X if head is None else head, reset=reset, skip_check_array=True)
     columns, known = replace(estimator._columns, encoding=PLAIN), dict(estimator._known_labels)
     names = columns.labels
     for j in columns.labelled.values():
@@ -248,11 +248,11 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> An
     return X
 
 
-def with_numbers(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, bool]:
+def with_numbers(estimator: Any, X: Any, *, reset: bool, head: Any = None) -> tuple[Any, bool]:
     """X with numbers in place of categories and gaps, and whether it was encoded.
 
     X stays as it is if its columns are numbers without gaps, or for others to refuse. ``reset``:
-    learn the encoding from X, of estimators that have one.
+    learn the encoding from X, of estimators that have one. ``head`` is as for :func:`with_codes`.
     """
     chosen = getattr(estimator, "categorical_features", None)
     named = chosen is not None and not isinstance(chosen, str)
@@ -272,7 +272,7 @@ def with_numbers(estimator: Any, X: Any, *, reset: bool) -> tuple[Any, bool]:
     X = X if hasattr(X, "shape") else np.array(X, dtype=object)
     if len(X.shape) != 2 or 0 in X.shape:  # the error is scikit-learn's
         return X, False
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    validate_data(estimator, X if head is None else head, reset=reset, skip_check_array=True)
     columns = replace(estimator._columns, encoding=PLAIN)
     labels, special = columns.given_labels, {j: name for name, j in columns.special.items()}
     for j, name in special.items():

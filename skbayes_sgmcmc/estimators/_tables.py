@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .._conversion import explained_conversion
 from .._data.kept_rows import KeptRows
+from .._data.parquet import ParquetRows
 from .._data.rows import StoredRows, is_stored
 from .._exceptions import not_allowed
 from .._labels import label_array
@@ -32,29 +33,28 @@ DTYPES = (np.float64, np.float32)
 
 def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """X as an array, a CSR matrix or stored rows, with the columns of the fit."""
-    rows, encoded = _rows(estimator, X, reset=reset)
+    rows, known = _rows(estimator, X, reset=reset)
     if isinstance(rows, StoredRows):
-        # numbers of columns, and names that the fit had; rows are checked when they are read
-        validate_data(estimator, rows[:1], reset=reset, dtype=DTYPES)
+        _check_columns(estimator, rows, known, reset=reset)
         return rows
     accepted: dict[str, Any] = {"accept_sparse": estimator._sparse(), "dtype": DTYPES}
-    if encoded:
+    if known:
         return check_array(rows, **accepted)
     return validate_data(estimator, rows, reset=reset, **accepted)
 
 
 def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:
     """X as :func:`validate_x` returns it, and y; ``of_y`` are options of scikit-learn's check."""
-    rows, encoded = _rows(estimator, X, reset=reset, more=not reset)
+    rows, known = _rows(estimator, X, reset=reset, more=not reset)
     y = y[:] if is_stored(y) or hasattr(y, "chunks") else y
     y = y if of_y.get("y_numeric") else label_array("y", y)
     if isinstance(rows, StoredRows):
-        rows = validate_x(estimator, rows, reset=reset)
+        _check_columns(estimator, rows, known, reset=reset)
         # the targets are checked along with a column of zeros, which takes no memory
         blank = np.broadcast_to(np.float32(0.0), (len(rows), 1))
         return rows, check_X_y(blank, y, dtype=DTYPES, **of_y)[1]
     of_y |= {"accept_sparse": estimator._sparse(), "dtype": DTYPES}
-    if encoded:
+    if known:
         X, y = check_X_y(rows, y, estimator=estimator, **of_y)
     else:
         X, y = validate_data(estimator, rows, y, reset=reset, **of_y)
@@ -75,7 +75,14 @@ def validate_numbers(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[An
 
 
 def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[Any, bool]:
-    """Rows with codes in place of labels, and whether they are encoded as numbers."""
+    """Rows with codes in place of labels, and whether their columns have been checked."""
+    if isinstance(X, ParquetRows):
+        if not reset and hasattr(estimator, "feature_names_in_"):
+            X = by_name(X, estimator.feature_names_in_)
+        head = X.head()
+        validate_data(estimator, head, reset=reset, skip_check_array=True)
+        rows = with_codes(estimator, _table(X), reset=reset, more=more, head=head)
+        return with_numbers(estimator, rows, reset=reset, head=head)[0], True
     X = _table(X)
     if is_table(X):
         names = column_names(X, 0)
@@ -88,6 +95,14 @@ def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[A
         if not reset and hasattr(estimator, "feature_names_in_"):
             X = by_name(X, estimator.feature_names_in_)
     return with_numbers(estimator, with_codes(estimator, X, reset=reset, more=more), reset=reset)
+
+
+def _check_columns(estimator: Any, rows: StoredRows, known: bool, *, reset: bool) -> None:
+    """Check the number of columns, and names that the fit had; rows are checked when read."""
+    if known:
+        check_array(rows[:1], dtype=DTYPES)
+    else:
+        validate_data(estimator, rows[:1], reset=reset, dtype=DTYPES)
 
 
 def _table(X: Any) -> Any:
