@@ -358,6 +358,14 @@ def quartic(theta):
     return -0.25 * (theta**4).sum(1)
 
 
+def test_remedies_for_a_density_are_those_that_it_allows():
+    """It has no features, and refuses an automatic step of SGLD."""
+    with pytest.raises(SamplingError, match="2 of 2 chains diverged") as caught:
+        sample(quartic, 2, step_size=100.0, n_chains=2, n_draws=20, burn_in=20, random_state=0)
+    text = str(caught.value)
+    assert "Reduce step_size" in text and "auto" not in text and "features" not in text
+
+
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_some_chains_diverge(n_jobs):
     """Euler's step from 1e3 on theta^4/4 overshoots to -1e7 and on; from 0 it stays near 0."""

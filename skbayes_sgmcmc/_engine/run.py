@@ -266,7 +266,10 @@ def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> 
     where = listed((f"chain {c} by step {k}" for c, k in diverged.items()), most=5)
     given = "" if sampler.endswith("()") else f", sampler {sampler}"
     more_steps = "" if job.settings.max_steps is None else ", a larger max_steps"
-    remedy = "Reduce step_size (try a tenth), or give step_size='auto'"
+    knows_scales = job.recipe.target.model.tuning is not None  # a density of one's own does not
+    remedy = "Reduce step_size (try a tenth)"
+    if knows_scales or job.recipe.sampler.finds_step:
+        remedy += ", or give step_size='auto'"
     if plan.all_needed:
         remedy = f"Runs with {4**REPEATS} times this step diverged, too. Give a narrower prior"
     elif plan.auto:
@@ -276,6 +279,6 @@ def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> 
         )
     return (
         f"{len(diverged)} of {len(job.group)} chains diverged ({where} of {plan.n_steps}; "
-        f"last step size {step_size:g}{given}). {remedy}; scaling the features to unit variance "
-        "helps too."
+        f"last step size {step_size:g}{given}). {remedy}"
+        + ("; scaling the features to unit variance helps too." if knows_scales else ".")
     )
