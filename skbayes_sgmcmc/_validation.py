@@ -195,9 +195,14 @@ def check_random_state(random_state: Any) -> np.random.RandomState:
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
-    """Return ``sample_weight`` as an array (n_rows,) of finite numbers >= 0; ones for None."""
+    """Return ``sample_weight`` as an array (n_rows,) of finite numbers >= 0; ones for None.
+
+    As in scikit-learn, a number is the weight of each row.
+    """
     if sample_weight is None:
         return np.ones(n_rows)
+    if is_real(sample_weight):
+        sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )

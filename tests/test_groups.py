@@ -188,6 +188,9 @@ def test_groups_by_name_in_dense_and_sparse_rows():
     index = BayesianGLMRegressor(groups=1, **kind).fit(X, y)
     sparse = BayesianGLMRegressor(groups=[1], **kind).fit(sp.csr_matrix(X), y)
     named = BayesianGLMRegressor(groups="school", **kind | {"group_slopes": "x"}).fit(frame, y)
+    several = kind | {"group_slopes": np.array([0])}
+    listed = BayesianGLMRegressor(groups=frame.columns[1:], **several).fit(frame, y)
+    np.testing.assert_array_equal(listed.predict(frame), named.predict(frame))
     for name, other in {"x1_x0": index, "school_x": named}.items():
         np.testing.assert_allclose(
             other.posterior_[f"effect_{name}"],

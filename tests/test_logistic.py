@@ -128,6 +128,14 @@ def test_class_weight_is_a_sample_weight(binary, given):
     )
 
 
+def test_a_number_is_the_weight_of_each_row(binary):
+    """As for scikit-learn's estimators."""
+    X, y = binary
+    assert_same_draws(
+        small().fit(X, y, sample_weight=2.0), small().fit(X, y, sample_weight=np.full(len(y), 2.0))
+    )
+
+
 def test_class_weight_multiplies_sample_weight(binary):
     X, y = binary
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))

@@ -162,6 +162,7 @@ class Columns:
 
     def named(self, parameter: str, given: Any) -> dict[str, int]:
         """Indices of the columns that a value of this parameter names, one or several."""
+        given = given.tolist() if hasattr(given, "tolist") else given  # an array or an index
         given = [] if given is None else given if isinstance(given, (list, tuple)) else [given]
         return {f"{parameter}={each!r}": self.find(parameter, each) for each in given}
 
