@@ -8,15 +8,9 @@ LEVEL = (
     "The best step of every method is the smallest of the grid, but accuracies do not differ by "
     "more than a standard deviation up to h = 0.0003, so smaller steps were not tried."
 )
-GROWING = (
-    "The best step of splitting is the largest of the grid on both corpora, and that of Euler's "
-    "scheme is the smallest, or none: other steps might be better, and none is called best here."
-)
 #: by page and search
 ON_THE_EDGE = {
     **{("m3_a9a_thermostats", f"{name}, mass {mass}"): LEVEL
        for name in ("mSGNHT-S", "mSGNHT-E") for mass in (1.0, "auto")},
     **{("m3_a9a_thermostats", name): LEVEL for name in ("SGHMC-S", "SGHMC-E")},
-    **{("m5_dpfa", f"{corpus}, {name}"): GROWING
-       for corpus in ("20news", "nips") for name in ("mSGNHT-S", "mSGNHT-E")},
 }  # fmt: skip
