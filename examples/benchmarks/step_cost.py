@@ -63,7 +63,8 @@ class Timed(KeptChains):
         if chains.engine.block is not None:  # which leaves single gradients to torch
             model = chains.target.model.with_kernel("perceptron")
             chains.target = chains.target.with_model(model)
-        self.evaluator = chains._new_evaluator()
+        chains._set_up()
+        self.evaluator = chains.evaluator
         self.evaluator.batch = self.chains.evaluator.batch
 
     def steps(self, length):
