@@ -77,7 +77,9 @@ class ParquetRows:
         unknown = [name for name in self.columns if name not in known]
         if unknown or not self.columns:
             raise not_allowed(f"columns={list(self.columns)} is not allowed: {source} has {known}.")
-        types = [dataset.schema.field(name).type for name in self.columns]
+        #: a table of pyarrow with these columns and no row
+        self.header = dataset.schema.empty_table().select(list(self.columns))
+        types = self.header.schema.types
         self.dtype = _common_type(self.columns, types)
         self._groups = [
             part for file in dataset.get_fragments() for part in file.split_by_row_group()
@@ -121,10 +123,6 @@ class ParquetRows:
     def select(self, columns: Iterable[str]) -> ParquetRows:
         """The same rows with these columns, in this order."""
         return type(self)(self._given[0], columns)
-
-    def head(self) -> Any:
-        """The first row, as a table of pyarrow."""
-        return self._groups[0].head(1, columns=list(self.columns))
 
     def column(self, name: str) -> Array:
         """All values of a column, in memory: targets, or weights; shape (rows,)."""

@@ -79,7 +79,7 @@ def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[A
     if isinstance(X, ParquetRows):
         if not reset and hasattr(estimator, "feature_names_in_"):
             X = by_name(X, estimator.feature_names_in_)
-        head = X.head()
+        head = X.header
         validate_data(estimator, head, reset=reset, skip_check_array=True)
         rows = with_codes(estimator, _table(X), reset=reset, more=more, head=head)
         return with_numbers(estimator, rows, reset=reset, head=head)[0], True
