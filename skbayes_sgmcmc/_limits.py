@@ -113,10 +113,12 @@ class Limits:
     worth_words: int = 5000
     #: fewest numbers of all draws that compiled code summarises
     worth_sorting: int = 2**22
-    #: fewest layers of all steps before a compiled gradient of a perceptron is worth its start, and
-    #: most units of a layer while it is faster (docs/results/step_cost.md)
+    #: fewest layers of all steps before a compiled gradient of a network is worth its start, and
+    #: most units of a layer, and products of a row in a convolution, while it is faster
+    #: (docs/results/step_cost.md)
     worth_layers: int = 5000
     compiled_units: int = 128
+    compiled_products: int = 2**20
     #: parameters of a chain that are worth a thread: compiled steps then use several
     thread_numbers: int = 2**16
     #: most entries of a minibatch while the compiled linear SGLD is faster than torch

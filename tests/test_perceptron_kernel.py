@@ -1,4 +1,4 @@
-"""The compiled gradient of perceptrons is that of their batched products, and its code is kept."""
+"""Compiled gradients of perceptrons and convolutions are those of torch, and their code is kept."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_diabetes, load_wine
+from sklearn.datasets import load_diabetes, load_digits, load_wine
 
-from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+)
 from skbayes_sgmcmc.models.likelihoods import Categorical, Categoricals, Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.networks.cnn import CNN
 from skbayes_sgmcmc.models.networks.delayed_outputs import SHARE
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
@@ -20,7 +25,7 @@ pytest.importorskip("numba")
 import numba
 
 from skbayes_sgmcmc._kernels import _kept, jit
-from skbayes_sgmcmc._kernels.perceptron import ROWS
+from skbayes_sgmcmc._kernels.layers import ROWS
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -130,6 +135,81 @@ def test_extreme_outputs_are_as_finite_as_those_of_torch():
                 assert not torch.isfinite(theirs[1]).all()
                 assert not torch.isfinite(ours[1]).all()
                 assert torch.isfinite(ours[[0, 2]]).all()  # the other chains know nothing of it
+
+
+# images -------------------------------------------------------------------------------------------
+
+
+def images(shape, channels, kernel=3, pool=2, hidden=(6,), activation="relu", n=70):
+    """A convolutional network with its rows, and positions of three chains."""
+    rng = np.random.default_rng(n)
+    network = CNN(shape, channels, kernel, pool, hidden, activation, 4)
+    model = NetworkModel(network, Categorical(), Normal(), "fan_in")
+    x, y = rng.standard_normal((n, *shape)), rng.integers(4, size=n)
+    data = model.make_data(x, y, rng.exponential(size=n), torch.float32, "cpu")
+    theta = np.stack([model.init(rng) for _ in range(3)])
+    theta = torch.from_numpy(theta + 0.2 * rng.standard_normal(theta.shape)).float()
+    return model, data.all_rows(), theta
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"shape": (1, 8, 8), "channels": (8, 16)},
+        {"shape": (3, 7, 5), "channels": (3, 4, 5)},
+        {"shape": (2, 9, 6), "channels": (5,), "kernel": 4, "pool": 3},
+        {"shape": (2, 5, 5), "channels": (4, 3), "kernel": 2, "pool": 1, "hidden": ()},
+        {"shape": (1, 12, 1), "channels": (3, 6)},
+        {"shape": (1, 1, 11), "channels": (2,), "kernel": 5, "n": ROWS + 3},
+        {"shape": (2, 4, 4), "channels": ()},
+    ],
+    ids=str,
+)
+def test_gradients_of_convolutions_are_those_of_torch(layout, activation):
+    assert_same(*images(**layout, activation=activation), {})
+
+
+def test_rows_of_each_chain_that_are_images():
+    model, batch, theta = images((1, 8, 8), (4, 4))
+    order = torch.stack([torch.randperm(70, generator=torch.manual_seed(c)) for c in range(3)])
+    fields = {name: field[order] for name, field in batch.fields.items()}
+    each = replace(batch, fields=fields, weight=batch.weight[order], shared=False)
+    assert_same(model, each, theta, {})
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_pixel_that_is_no_number_is_not_lost_in_its_pool(number):
+    model, batch, theta = images((1, 2, 2), (3,), kernel=1)
+    batch.fields["x"][5].view(-1)[number] = float("nan")
+    for value, out in of_both(model, batch, theta, {}):
+        assert value.isnan().all()
+        assert out[:, : model.network.n_convolved].isnan().any(1).all()
+
+
+def test_a_fit_of_images_begins_as_without_compiled_code():
+    X, y = load_digits(n_class=3, return_X_y=True)
+    short = {"n_draws": 3, "burn_in": 1, "thinning": 1, "step_size": 1e-4}
+    found = []
+    for compiled in (True, False):
+        model = BayesianCNNClassifier(sampler="sghmc", compiled=compiled, random_state=0, **short)
+        found.append(model.fit(X[:200], y[:200]))
+    assert found[0].compiled_ == ("perceptron",)
+    for name, draws in found[1].posterior_.draws.items():
+        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-5)
+
+
+def test_large_convolutions_stay_with_torch(limits):
+    """Where a convolution has many channels, torch's own is faster."""
+    X, y = load_digits(n_class=2, return_X_y=True)
+    limits(worth_layers=1)
+    few = BayesianCNNClassifier(conv_channels=(4,), max_steps=40, random_state=0)
+    assert "perceptron" in few.fit(X[:80], y[:80]).compiled_
+    limits(compiled_products=1000)
+    assert few.fit(X[:80], y[:80]).compiled_ == ()
+
+
+# fits ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,171 +1,35 @@
-"""Gradients of perceptrons, with a block of rows in the first-level cache from x to the last layer.
+"""Gradients of networks, with a block of rows in the first-level cache from x to the last layer.
 
-Hidden units of a block are stored as (units, ROWS), so that vectors of the processor run over rows.
-Products take two units at a time, and four inputs of each. All chains take a block in turn, so that
-rows which they share are read once. Weights of a layer are at ``theta[at:]``, (inputs, units) and
-then (units,) biases, and so are their slopes.
+All chains take a block in turn, so that rows which they share are read once. Weights of a layer are
+at ``theta[at:]``, (inputs, units) and then (units,) biases, and so are their slopes. Networks of
+images begin with convolutions.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .._polynomials import interpolated
-from . import copy, inlined, jit, part, polynomial
-from .philox import LOG_TWO, log_rest
+from . import copy, jit, part
+from .convolutions import convolve, pull_back, workspace
+from .layers import (
+    EVERY,
+    HALF,
+    ONE,
+    ROWS,
+    TWO,
+    ZERO,
+    activate,
+    add_products,
+    add_slopes,
+    add_sums,
+    exp_all,
+    log_all,
+    times_slope,
+)
 
-#: rows of a block
-ROWS = 128
-#: activations and likelihoods, by their numbers
-RELU, TANH, LOGISTIC = range(3)
+#: likelihoods, by their numbers
 CATEGORICAL, GAUSSIAN, HETEROSCEDASTIC = range(3)
-#: bound on the argument of exp; log 2 as a number with exact products with integers, and the
-#: rest
-LARGEST = np.float32(87.0)
-LOG_TWO_HIGH, LOG_TWO_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-PER_LOG_TWO = np.float32(1 / np.log(2.0))
-#: bits of the root of one half
-ROOT_HALF = np.int32(0x3F3504F3)
-ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
 LOG_ROOT_TWO_PI = np.float32(0.5 * np.log(2.0 * np.pi))
-
-#: exp of numbers up to half of log 2, with relative error 1e-7
-exp_rest = polynomial(interpolated(np.exp, -0.35, 0.35, 6))
-
-
-@part
-def exp_all(z, bits):
-    """Replace ROWS numbers by their exponentials; ``bits`` is working memory."""
-    two = bits.view(np.float32)
-    for r in range(ROWS):
-        x = min(max(z[r], -LARGEST), LARGEST)
-        k = np.floor(x * PER_LOG_TWO + HALF)
-        z[r] = exp_rest(x - k * LOG_TWO_HIGH - k * LOG_TWO_LOW)
-        bits[r] = (np.int32(k) + np.int32(127)) << np.int32(23)
-    for r in range(ROWS):
-        z[r] *= two[r]
-
-
-@part
-def log_all(z, bits):
-    """Replace ROWS positive numbers by their logarithms; ``bits`` is working memory."""
-    mantissa = bits.view(np.float32)
-    for r in range(ROWS):
-        mantissa[r] = z[r]
-    for r in range(ROWS):  # z = m 2^e with sqrt(1/2) <= m < sqrt(2)
-        high = bits[r] - ROOT_HALF
-        z[r] = np.float32(high >> np.int32(23))
-        bits[r] = (high & np.int32(0x7FFFFF)) + ROOT_HALF
-    for r in range(ROWS):
-        x = mantissa[r] - ONE
-        z[r] = x + x * x * log_rest(x) + z[r] * LOG_TWO
-
-
-@inlined
-def add_products(theta, at, by_out, by_in, n_in, n_out, a, out):
-    """Add sum_i w[o, i] a[i] to each out[o], for w[o, i] = theta[at + o by_out + i by_in]."""
-    for o in range(0, n_out - 1, 2):
-        first, second = at + o * by_out, at + (o + 1) * by_out
-        for i in range(0, n_in - 3, 4):
-            u, v = first + i * by_in, second + i * by_in
-            u0, u1 = theta[u], theta[u + by_in]
-            u2, u3 = theta[u + 2 * by_in], theta[u + 3 * by_in]
-            v0, v1 = theta[v], theta[v + by_in]
-            v2, v3 = theta[v + 2 * by_in], theta[v + 3 * by_in]
-            for r in range(ROWS):
-                a0, a1, a2, a3 = a[i, r], a[i + 1, r], a[i + 2, r], a[i + 3, r]
-                out[o, r] += u0 * a0 + u1 * a1 + u2 * a2 + u3 * a3
-                out[o + 1, r] += v0 * a0 + v1 * a1 + v2 * a2 + v3 * a3
-        for i in range(n_in - n_in % 4, n_in):
-            u0, v0 = theta[first + i * by_in], theta[second + i * by_in]
-            for r in range(ROWS):
-                out[o, r] += u0 * a[i, r]
-                out[o + 1, r] += v0 * a[i, r]
-    if n_out % 2:
-        o = n_out - 1
-        for i in range(n_in):
-            u0 = theta[at + o * by_out + i * by_in]
-            for r in range(ROWS):
-                out[o, r] += u0 * a[i, r]
-
-
-@inlined
-def add_slopes(a, g, n_in, n_out, slope, at):
-    """Add sum_r a[i, r] g[o, r] to slope[at + i n_out + o], and the sums of g to what follows."""
-    for i in range(0, n_in - 3, 4):
-        for o in range(0, n_out - 1, 2):
-            s00, s10, s20, s30 = ZERO, ZERO, ZERO, ZERO
-            s01, s11, s21, s31 = ZERO, ZERO, ZERO, ZERO
-            for r in range(ROWS):
-                a0, a1, a2, a3 = a[i, r], a[i + 1, r], a[i + 2, r], a[i + 3, r]
-                g0, g1 = g[o, r], g[o + 1, r]
-                s00 += a0 * g0
-                s10 += a1 * g0
-                s20 += a2 * g0
-                s30 += a3 * g0
-                s01 += a0 * g1
-                s11 += a1 * g1
-                s21 += a2 * g1
-                s31 += a3 * g1
-            first = at + i * n_out + o
-            slope[first] += s00
-            slope[first + 1] += s01
-            slope[first + n_out] += s10
-            slope[first + n_out + 1] += s11
-            slope[first + 2 * n_out] += s20
-            slope[first + 2 * n_out + 1] += s21
-            slope[first + 3 * n_out] += s30
-            slope[first + 3 * n_out + 1] += s31
-    if n_out % 2:
-        o = n_out - 1
-        for i in range(n_in - n_in % 4):
-            s00 = ZERO
-            for r in range(ROWS):
-                s00 += a[i, r] * g[o, r]
-            slope[at + i * n_out + o] += s00
-    for i in range(n_in - n_in % 4, n_in):
-        for o in range(n_out):
-            s00 = ZERO
-            for r in range(ROWS):
-                s00 += a[i, r] * g[o, r]
-            slope[at + i * n_out + o] += s00
-    for o in range(n_out):
-        s00 = ZERO
-        for r in range(ROWS):
-            s00 += g[o, r]
-        slope[at + n_in * n_out + o] += s00
-
-
-@part
-def activate(z, n, activation, bits, out):
-    """Write a(z) of ``n`` units to ``out``."""
-    for j in range(n):
-        if activation == RELU:
-            for r in range(ROWS):  # what is not a number stays what it is
-                out[j, r] = ZERO if z[j, r] < ZERO else z[j, r]
-        else:  # tanh z = 2 logistic(2 z) - 1
-            factor = -TWO if activation == TANH else -ONE
-            for r in range(ROWS):
-                z[j, r] *= factor
-            exp_all(z[j], bits)
-            for r in range(ROWS):
-                h = ONE / (ONE + z[j, r])
-                out[j, r] = TWO * h - ONE if activation == TANH else h
-
-
-@part
-def times_slope(z, h, n, activation, out):
-    """Write z times da/dz to ``out``, given h = a."""
-    for j in range(n):
-        if activation == RELU:
-            for r in range(ROWS):
-                out[j, r] = ZERO if h[j, r] <= ZERO else z[j, r]
-        elif activation == TANH:
-            for r in range(ROWS):
-                out[j, r] = z[j, r] * (ONE - h[j, r] * h[j, r])
-        else:
-            for r in range(ROWS):
-                out[j, r] = z[j, r] * h[j, r] * (ONE - h[j, r])
 
 
 @part
@@ -253,7 +117,41 @@ def heteroscedastic(f, y, k, log_typical, floor, weight, log_p, bits, g):
 
 
 @part
-def add_gradient(theta, rows, slope, total):
+def likelihood(f, y, labels, own, theta, at, weight, share, log_p, bits, g, slope):
+    """Log densities of a block of rows, and the slopes of -weight log p in its outputs f."""
+    classes, k, kind, log_noise, floor = own
+    if kind == CATEGORICAL:
+        categorical(f, labels, classes, weight, log_p, bits, g)
+    elif kind == GAUSSIAN:
+        gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope)
+    else:
+        n = len(y)
+        for j in range(n, k):
+            bias = theta[at - k + j]
+            for r in range(ROWS):
+                f[j, r] = bias + share * (f[j, r] - bias)
+        heteroscedastic(f, y, n, log_noise[0], floor, weight, log_p, bits, g)
+        for j in range(n, k):
+            lost = ZERO
+            for r in range(ROWS):
+                lost += g[j, r]
+                g[j, r] *= share
+            slope[at - k + j] += (ONE - share) * lost
+
+
+@part
+def take_rows(x, start, out):
+    """Write rows to ``out`` (columns, ROWS), and zeros after the last."""
+    n = max(min(ROWS, len(x) - start), 0)
+    for i in range(x.shape[1]):
+        for r in range(n):
+            out[i, r] = x[start + r, i]
+        for r in range(n, ROWS):
+            out[i, r] = 0
+
+
+@part
+def add_gradient(theta, rows, images, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
     ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
@@ -261,85 +159,70 @@ def add_gradient(theta, rows, slope, total):
     all chains or of each; so are the weights. Targets with labels have ``classes`` (k,) classes.
     ``log_noise`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
     that depends on the row, it is the log of the typical sd, and ``share`` (chains,) the part of
-    the outputs that depend on the row.
+    the outputs that depend on the row. ``images`` are the convolutions, if there are any; code for
+    none is compiled without them.
     """
     x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
-    n_targets = labels.shape[2] if kind == CATEGORICAL else y.shape[2]
-    widest = 0
-    for n in sizes:
-        widest = max(widest, n)
+    own = classes, k, kind, log_noise, floor
+    widest = sizes.max()
+    if images is not None:
+        memory = workspace(images[0], x.shape[2])
+        widest = max(widest, images[0][:, 2].max())
     h = np.empty((n_layers, widest, ROWS), np.float32)
     z = np.empty((widest, ROWS), np.float32)
     g = np.empty((widest + 2, ROWS), np.float32)
-    targets = np.zeros((n_targets, ROWS), np.float32)
-    codes = np.zeros((n_targets, ROWS), np.int64)
-    w, log_p, bits = (
-        np.zeros(ROWS, np.float32),
-        np.empty(ROWS, np.float32),
-        np.empty(ROWS, np.int32),
-    )
+    targets = np.empty((y.shape[2], ROWS), np.float32)
+    codes = np.empty((labels.shape[2], ROWS), np.int64)
+    w, log_p = np.zeros(ROWS, np.float32), np.empty(ROWS, np.float32)
+    bits = np.empty(ROWS, np.int32)
     for start in range(0, x.shape[1], ROWS):
         n = min(ROWS, x.shape[1] - start)
         for c in range(len(theta)):
             if c < len(x):
-                h[0, : sizes[0], n:] = ZERO
-                for r in range(n):
-                    for i in range(sizes[0]):
-                        h[0, i, r] = x[c, start + r, i]
+                take_rows(x[c], start, h[0] if images is None else memory[0][0])
             if c < len(weight):
                 w[n:] = ZERO
                 copy(weight[c, start : start + n], w[:n])
-            if kind == CATEGORICAL:
-                if c < len(labels):
-                    for j in range(n_targets):
-                        copy(labels[c, start : start + n, j], codes[j, :n])
-            elif c < len(y):
-                for j in range(n_targets):
-                    copy(y[c, start : start + n, j], targets[j, :n])
+            if c < len(labels):
+                take_rows(labels[c], start, codes)
+            if c < len(y):
+                take_rows(y[c], start, targets)
             at = 0
+            if images is not None:
+                at = convolve(theta[c], images, memory, activation, z, bits, h[0])
             for layer in range(n_layers):
                 n_in, n_out = sizes[layer], sizes[layer + 1]
                 for j in range(n_out):
                     z[j] = theta[c, at + n_in * n_out + j]
-                add_products(theta[c], at, 1, n_out, n_in, n_out, h[layer], z)
+                ins, outs = (at, n_out), EVERY
+                add_products(theta[c], n_out, outs, n_in, ins, h[layer], EVERY, z, EVERY)
                 at += (n_in + 1) * n_out
                 if layer < n_layers - 1:
                     activate(z, n_out, activation, bits, h[layer + 1])
-            if kind == CATEGORICAL:
-                categorical(z, codes, classes, w, log_p, bits, g)
-            elif kind == GAUSSIAN:
-                gaussian(z, targets, k, log_noise, theta[c], at, w, log_p, g, slope[c])
-            else:
-                a = share[c]
-                for j in range(n_targets, k):
-                    bias = theta[c, at - k + j]
-                    for r in range(ROWS):
-                        z[j, r] = bias + a * (z[j, r] - bias)
-                heteroscedastic(z, targets, n_targets, log_noise[0], floor, w, log_p, bits, g)
-                for j in range(n_targets, k):
-                    lost = ZERO
-                    for r in range(ROWS):
-                        lost += g[j, r]
-                        g[j, r] *= a
-                    slope[c, at - k + j] += (ONE - a) * lost
+            likelihood(z, targets, codes, own, theta[c], at, w, share[c], log_p, bits, g, slope[c])
             for r in range(ROWS):
                 total[c] += w[r] * log_p[r]
             for back in range(n_layers):
                 layer = n_layers - 1 - back
                 n_in, n_out = sizes[layer], sizes[layer + 1]
                 at -= (n_in + 1) * n_out
-                add_slopes(h[layer], g, n_in, n_out, slope[c], at)
-                if layer:
+                ins, outs = (at, n_out), EVERY
+                add_slopes(h[layer], n_in, EVERY, g, n_out, ins, outs, slope[c])
+                add_sums(g, n_out, slope[c], at + n_in * n_out)
+                if layer or images is not None:
                     for i in range(n_in):
                         z[i] = ZERO
-                    add_products(theta[c], at, n_out, 1, n_out, n_in, g, z)
+                    add_products(theta[c], n_in, ins, n_out, outs, g, EVERY, z, EVERY)
+                if layer:
                     times_slope(z, h[layer], n_in, activation, g)
+            if images is not None:
+                pull_back(theta[c], images, memory, h[0], activation, z, g, at, slope[c])
 
 
 @jit
-def gradient(theta, rows, slope):
+def gradient(theta, rows, images, slope):
     """Add the slopes to ``slope`` as :func:`add_gradient` does, and return the sums."""
     total = np.zeros(len(theta))
-    add_gradient(theta, rows, slope, total)
+    add_gradient(theta, rows, images, slope, total)
     return total

@@ -123,10 +123,11 @@ class BayesianCNNClassifier(CalibratedClassifier):
     warm_start : bool, default=False
         If True, the next ``fit`` continues from the last state of the chains.
     compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
-        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
-        same seed gives different draws. On a GPU, whole steps are recorded and
-        replayed (CUDA graphs).
+        Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
+        networks with few channels and up to 128 units a layer and whole steps of MCLMC, and SGLD
+        and pSGLD with the Euler integrator, in long runs on a CPU. The latter have a random number
+        generator of their own, so the same seed gives different draws. On a GPU, whole steps are
+        recorded and replayed (CUDA graphs).
     device : str, default="auto"
         Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
         large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given

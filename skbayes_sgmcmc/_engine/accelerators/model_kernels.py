@@ -46,13 +46,14 @@ class ModelKernel(Accelerator):
 
 
 class PerceptronKernel(ModelKernel):
-    """Gradients of perceptrons, of dense rows in single precision, and whole steps with them."""
+    """Gradients of networks, of dense rows in single precision, and whole steps with them."""
 
     def __init__(self) -> None:
         super().__init__(
             "perceptron",
-            "it is for perceptrons of classes or of targets with normal noise, without spikes and "
-            "slabs, in full precision, with chain_method='auto' or 'vectorized'.",
+            "it is for perceptrons and convolutions of classes or of targets with normal noise, "
+            "without spikes and slabs, in full precision, with chain_method='auto' or "
+            "'vectorized'.",
         )
 
     def why_not(self, recipe: Recipe) -> str | None:

@@ -74,6 +74,7 @@ class WholeSteps:
             (state["energy"].view(-1).numpy(), *numbers),
             (rates.numpy(), constant.numpy()),
             self._likelihood.rows(evaluator.batch, latents, len(theta), self._scale),
+            self._likelihood.images,
             (
                 step.n, step.eta, step.temperature, step.tuning, sampler.last_aim(step),
                 step.same_target,

@@ -1,8 +1,9 @@
-"""Gradients of perceptrons by a compiled kernel, with rows that stay in the cache."""
+"""Gradients of perceptrons and small convolutions by a compiled kernel, with rows in the cache."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._data.minibatch import Batch
+from ..._limits import LIMITS
 from ..._metric import State
 from ..likelihoods import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
+from .cnn import CNN, Convolution
 from .delayed_outputs import SHARE
 from .mlp import ACTIVATIONS, MLP
 
@@ -27,27 +30,43 @@ LIKELIHOODS = {Categorical: 0, Categoricals: 0, Gaussian: 1, Heteroscedastic: 2}
 
 def has_kernel(model: NetworkModel) -> bool:
     """Whether the kernel computes the gradients of a model's likelihood."""
-    return type(model.network) is MLP and type(model.likelihood) in LIKELIHOODS
+    return type(model.network) in (MLP, CNN) and type(model.likelihood) in LIKELIHOODS
+
+
+def kernel_pays(network: Any, n_steps: int) -> bool:
+    """Whether the kernel is faster than torch, and the run long enough for compiling it."""
+    top, layers = _parts(network)
+    few = max(top.units[1:]) <= LIMITS.compiled_units
+    few &= all(layer.multiplications <= LIMITS.compiled_products for layer in layers)
+    return few and n_steps * (len(top.units) - 1 + len(layers)) >= LIMITS.worth_layers
+
+
+def _parts(network: Any) -> tuple[MLP, list[Convolution]]:
+    """The perceptron, and the convolutions below it."""
+    return (network.top, network.layers) if isinstance(network, CNN) else (network, [])
 
 
 class PerceptronGradient:
     """The gradient of a perceptron's likelihood, and its value, in one pass over the rows.
 
-    Results are those of :class:`MLP` and of the likelihood, up to rounding.
+    Results are those of the network and of the likelihood, up to rounding.
 
     Parameters
     ----------
-    network : MLP
-        The perceptron.
+    network : MLP or CNN
+        The perceptron, which may have convolutions below it.
     likelihood : Likelihood
         One of ``LIKELIHOODS``.
     """
 
-    def __init__(self, network: MLP, likelihood: Any):
-        self._sizes = np.array(network.units)
+    def __init__(self, network: Any, likelihood: Any):
+        top, layers = _parts(network)
+        #: the convolutions, in the kernel's form
+        self.images = connections(layers) if layers else None
+        self._sizes = np.array(top.units)
         self._activation = list(ACTIVATIONS).index(network.activation)
         self._kind = LIKELIHOODS[type(likelihood)]
-        self._classes = np.array(getattr(likelihood, "sizes", network.units[-1:]))
+        self._classes = np.array(getattr(likelihood, "sizes", top.units[-1:]))
         log_noise, floor = np.array([math.log(TYPICAL_NOISE)]), np.zeros(1)
         if isinstance(likelihood, Heteroscedastic):
             floor = likelihood.floor
@@ -64,7 +83,7 @@ class PerceptronGradient:
         from ..._kernels.perceptron import gradient
 
         rows = self.rows(batch, state, len(theta), scale)
-        value = gradient(theta.contiguous().numpy(), rows, out.numpy())
+        value = gradient(theta.contiguous().numpy(), rows, self.images, out.numpy())
         return torch.from_numpy(-value)
 
     def rows(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
@@ -72,7 +91,7 @@ class PerceptronGradient:
         x, y = (_by_chain(batch.fields[name], batch) for name in ("x", "y"))
         classes = self._kind == 0
         return (
-            x,
+            x.reshape(*x.shape[:2], -1),
             np.zeros((1, 0, 1), np.float32) if classes else y,
             y.reshape(*y.shape[:2], -1) if classes else np.zeros((1, 0, 1), np.int64),
             self._classes,
@@ -83,6 +102,38 @@ class PerceptronGradient:
             *self._noise,
             state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32),
         )
+
+
+def connections(layers: Sequence[Convolution]) -> tuple[Array, ...]:
+    """What ``_kernels/convolutions.py`` needs of convolutions: shapes, and which units they read.
+
+    Channels of the images come first, and those of the layers last.
+    """
+    shapes, counts, sources, weights = [], [], [], []
+    for number, layer in enumerate(layers):
+        (height, width), before = layer.sides, layer.before
+        # axes: pixels after the pool, its members, rows and columns of a kernel, channels
+        sides = zip(layer.sides_after, layer.pool, layer.kernel, strict=True)
+        y, x = (_read(*side) for side in sides)
+        y, x = y[:, None, :, None, :, None, None], x[None, :, None, :, None, :, None]
+        c = np.arange(before)
+        unit = (c * height + y) * width + x if number == 0 else (y * width + x) * before + c
+        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width) & (c >= 0)
+        n_in = before * math.prod(layer.kernel)
+        weight = np.broadcast_to(np.arange(n_in).reshape(*layer.kernel, before), unit.shape)
+        pixels, members = math.prod(layer.sides_after), math.prod(layer.pool)
+        shapes.append((pixels, members, layer.after, n_in, sum(map(len, counts))))
+        counts.append(inside.sum((4, 5, 6)).ravel())
+        sources.append(unit[inside])
+        weights.append(weight[inside])
+    starts = np.concatenate([[0], *counts]).cumsum()
+    return np.array(shapes), starts, np.concatenate(sources), np.concatenate(weights)
+
+
+def _read(after: int, pool: int, size: int) -> Array:
+    """Places along a side that the members of pools read, (after, pool, size)."""
+    member = np.arange(after * pool).reshape(after, pool, 1)
+    return member + np.arange(size) - (size - 1) // 2
 
 
 def _by_chain(field: Tensor, batch: Batch) -> Array:

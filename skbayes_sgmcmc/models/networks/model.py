@@ -29,8 +29,7 @@ from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
 from . import delayed_outputs
-from .compiled import PerceptronGradient, has_kernel
-from .mlp import MLP
+from .compiled import PerceptronGradient, has_kernel, kernel_pays
 from .network import Network
 from .passes import InTurn
 
@@ -106,13 +105,11 @@ class NetworkModel(Model):
     _kernel: PerceptronGradient | None = None
 
     def kernels_pay(self, data: Data, n_steps: int) -> bool:
-        units = cast(MLP, self.network).units
-        few = max(units[1:]) <= LIMITS.compiled_units
-        return few and n_steps * (len(units) - 1) >= LIMITS.worth_layers
+        return kernel_pays(self.network, n_steps)
 
     def with_kernel(self, name: str) -> Self:
         model = copy.copy(self)
-        model._kernel = PerceptronGradient(cast(MLP, self.network), self.likelihood)
+        model._kernel = PerceptronGradient(self.network, self.likelihood)
         return model
 
     @property
