@@ -109,7 +109,8 @@ def connections(layers: Sequence[Convolution]) -> tuple[Array, ...]:
 
     Channels of the images come first, and those of the layers last.
     """
-    shapes, counts, sources, weights = [], [], [], []
+    shapes, sources, weights = [], [], []
+    counts: list[Array] = []
     for number, layer in enumerate(layers):
         (height, width), before = layer.sides, layer.before
         # axes: pixels after the pool, its members, rows and columns of a kernel, channels
@@ -118,11 +119,12 @@ def connections(layers: Sequence[Convolution]) -> tuple[Array, ...]:
         y, x = y[:, None, :, None, :, None, None], x[None, :, None, :, None, :, None]
         c = np.arange(before)
         unit = (c * height + y) * width + x if number == 0 else (y * width + x) * before + c
-        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width) & (c >= 0)
+        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+        inside = np.broadcast_to(inside, unit.shape)
         n_in = before * math.prod(layer.kernel)
         weight = np.broadcast_to(np.arange(n_in).reshape(*layer.kernel, before), unit.shape)
         pixels, members = math.prod(layer.sides_after), math.prod(layer.pool)
-        shapes.append((pixels, members, layer.after, n_in, sum(map(len, counts))))
+        shapes.append((pixels, members, layer.after, n_in, sum(len(n) for n in counts)))
         counts.append(inside.sum((4, 5, 6)).ravel())
         sources.append(unit[inside])
         weights.append(weight[inside])
