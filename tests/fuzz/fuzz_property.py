@@ -311,13 +311,13 @@ def _ask_of_several(estimator, X):
 
 
 def _ask_classifier(estimator, X):
-    if estimator.predict(X[:1]).ndim == 2:
+    labels = estimator.predict(X)
+    if labels.ndim == 2:
         return _ask_of_several(estimator, X)
     proba = estimator.predict_proba(X)
     _finite(proba, "predict_proba")
     _require((proba >= 0).all(), "predict_proba is negative")
     _require(np.abs(proba.sum(1) - 1).max() < 1e-5, "predict_proba does not sum to one")
-    labels = estimator.predict(X)
     _require(same(labels, estimator.classes_[proba.argmax(1)]), "predict is not the likeliest")
     logs = estimator.predict_log_proba(X)
     _require(np.abs(np.exp(logs) - proba).max() < 1e-6, "predict_log_proba differs")
