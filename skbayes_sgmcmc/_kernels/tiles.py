@@ -9,16 +9,17 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from . import OPTIONS
 
 #: numbers in a vector of the processor, and rows of a tile: with four outputs, its sums take half
 #: of the sixteen registers that most processors have
-WIDTH = 16 if binding.get_host_cpu_features().get("avx512f") else 8
+WIDTH = 16 if "+avx512f" in get_host_cpu_features() else 8
 TILE = 2 * WIDTH
 
 PLACE, VECTOR = ir.IntType(64), ir.VectorType(ir.FloatType(), WIDTH)
