@@ -15,6 +15,7 @@ from .._data.chain_random import ChainRandom
 from .._data.ranks import RankError
 from .._draws.storage import allocate, dtype_name
 from .._exceptions import not_allowed
+from ..models._protocol import Model
 from ..models._threads import few_threads
 from ..samplers import Cell, Sampler
 from .accelerators import equip
@@ -238,18 +239,8 @@ class Job:
                     held_share=self.settings.validation_fraction, most_rows=self.plan.start_rows,
                 )  # fmt: skip
         else:
-            theta = self._given_starts(np.asarray(init, dtype=float))
+            theta = given_starts(init, self.settings.n_chains, model)[self.group]
         return target.from_theta(torch.from_numpy(theta).to(like)).clone()
-
-    def _given_starts(self, init: Array) -> Array:
-        shape = (self.settings.n_chains, self.target.model.n_parameters)
-        try:
-            return np.array(np.broadcast_to(init, shape)[self.group])
-        except ValueError:
-            raise not_allowed(
-                f"init of shape {init.shape} is not allowed: give an array that broadcasts to "
-                f"{shape}."
-            ) from None
 
     def _fingerprint(self) -> str:
         plan = self.plan
@@ -307,3 +298,14 @@ class Job:
 
 def _select(rng: dict[str, Any], group: list[int]) -> dict[str, Any]:
     return {"noise": rng["noise"][group], "rows": [rng["rows"][c] for c in group]}
+
+
+def given_starts(init: Any, n_chains: int, model: Model) -> Array:
+    """Starting positions theta of all chains that ``init`` gives as an array."""
+    init, shape = np.asarray(init, dtype=float), (n_chains, model.n_parameters)
+    try:
+        return np.array(np.broadcast_to(init, shape))
+    except ValueError:
+        raise not_allowed(
+            f"init of shape {init.shape} is not allowed: give an array that broadcasts to {shape}."
+        ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .._data.chain_random import ChainRandom
-from .._data.minibatch import Batch
+from .._data.minibatch import Batch, Data
 from .._exceptions import not_allowed
 from .._metric import State
 from ._protocol import Model
@@ -57,21 +58,39 @@ class DensityModel(Model):
         # the density counts as the likelihood of one datum, so that samplers can precondition by
         # its gradient
         found = self.log_density(theta)
-        shape = tuple(np.shape(found.detach() if isinstance(found, Tensor) else found))
-        if shape != (len(theta),):
-            raise not_allowed(
-                f"log_density returned {type(found).__name__} of shape {shape} for theta of shape "
-                f"{tuple(theta.shape)}: return a tensor with one number for each row of theta.",
-                "a-density-of-your-own-is-not-allowed",
+        if _shape(found) != (len(theta),):
+            raise _refused(
+                f"log_density returned {_described(found)} for theta of shape "
+                f"{tuple(theta.shape)}: return a tensor with one number for each row of theta."
             )
         values = torch.as_tensor(found)
         if theta.requires_grad and not values.requires_grad:
-            raise not_allowed(
+            raise _refused(
                 "log_density returned a tensor without a gradient in theta: compute it from theta "
-                "by operations of torch, or give gradient_of_potential.",
-                "a-density-of-your-own-is-not-allowed",
+                "by operations of torch, or give gradient_of_potential."
             )
         return values[:, None]
+
+    def check_rows(self, theta: Tensor) -> None:
+        """Refuse a density of one row of theta that depends on the other rows.
+
+        As many chains as parameters hide a wrong axis from all other checks: ``theta[0]`` for
+        ``theta[:, 0]``, or ``sum(0)`` for ``sum(1)``. A function that is random is left alone.
+        """
+        if not self._by_autograd:
+            return
+        batch = Data({}, 1).all_rows()
+        with torch.no_grad():
+            first, again = (self.log_lik(theta, batch)[0] for _ in range(2))
+            alone = self.log_lik(theta[:1], batch)[0]
+        same = partial(torch.allclose, first, rtol=1e-3, atol=1e-3, equal_nan=True)
+        if same(again) and not same(alone):
+            raise _refused(
+                f"log_density returned {alone.item():.5g} for one row of theta, and "
+                f"{first.item():.5g} for the same row before {len(theta) - 1} others: each row is "
+                "a chain, and its density must not depend on the others. Sums and means are over "
+                "axis 1, and the first parameter is theta[:, 0]."
+            )
 
     @property
     def _by_autograd(self) -> bool:
@@ -94,5 +113,23 @@ class DensityModel(Model):
             return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
         gradient = self.gradient(theta, rng)
         gradient, aux = gradient if isinstance(gradient, tuple) else (gradient, {})
+        if not isinstance(gradient, Tensor) or gradient.shape != theta.shape:
+            raise _refused(
+                f"gradient_of_potential returned {_described(gradient)} for theta of shape "
+                f"{tuple(theta.shape)}: return a tensor of the shape of theta. "
+                "rng.normal(n_parameters) has this shape, too."
+            )
         out.add_(gradient, alpha=scale)
         return dict(aux)
+
+
+def _shape(found: Any) -> tuple[int, ...]:
+    return tuple(np.shape(found.detach() if isinstance(found, Tensor) else found))
+
+
+def _described(found: Any) -> str:
+    return f"{type(found).__name__} of shape {_shape(found)}"
+
+
+def _refused(message: str) -> ValueError:
+    return not_allowed(message, "a-density-of-your-own-is-not-allowed")

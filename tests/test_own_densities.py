@@ -1,0 +1,105 @@
+"""``sample`` of a user's function: what is refused before sampling, and what is said of draws."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from skbayes_sgmcmc import SamplingWarning, sample
+
+
+def normal(theta):
+    return -0.5 * (theta**2).sum(1)
+
+
+def short(target, n_parameters, **settings):
+    settings = {"burn_in": 200, "n_draws": 200, "random_state": 0, **settings}
+    return sample(target, n_parameters, **settings)
+
+
+@pytest.mark.parametrize(
+    ("density", "message"),
+    [
+        (lambda theta: -0.5 * theta[0] ** 2, r"of shape \(4,\) for theta of shape \(1, 4\)"),
+        (lambda theta: -0.5 * (theta**2).sum(0), r"of shape \(4,\) for theta of shape \(1, 4\)"),
+        (lambda theta: normal(theta - theta.mean(0)), "must not depend on the others"),
+        (lambda theta: normal(theta).mean().expand(len(theta)), "must not depend on the others"),
+    ],
+)
+def test_a_density_that_mixes_rows_of_theta_is_refused(density, message):
+    """With four chains of four parameters, all of them return what has the right shape."""
+    with pytest.raises(ValueError, match=message):
+        short(density, 4, n_chains=4)
+
+
+def test_a_random_density_is_not_taken_for_one_that_mixes_rows():
+    """Two calls of it differ, too."""
+    noise = torch.Generator().manual_seed(0)
+    short(lambda t: normal(t) * (0.8 + 0.4 * torch.rand(1, generator=noise)), 2)
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        lambda theta, rng: theta.mean(0),
+        lambda theta, rng: theta[:, :1],
+        lambda theta, rng: theta.mean(),
+        lambda theta, rng: theta.numpy(),
+        lambda theta, rng: theta + rng.normal(*theta.shape),
+    ],
+)
+def test_a_gradient_of_another_shape_is_refused(gradient):
+    """The first three would be broadcast to the shape of theta, without a word."""
+    with pytest.raises(ValueError, match=r"^gradient_of_potential returned .* \(4, 2\): return a"):
+        short(normal, 2, gradient_of_potential=gradient)
+
+
+def gamma(theta):
+    """Of shape 2 in each coordinate; NaN at negative positions, where the gradient is finite."""
+    return (torch.log(theta) - theta).sum(1)
+
+
+def exponential(theta):
+    return torch.where(theta[:, 0] > 0.0, -theta[:, 0], -torch.inf)
+
+
+@pytest.mark.parametrize(
+    ("density", "n_parameters", "value"), [(gamma, 2, "nan"), (exponential, 1, "-inf")]
+)
+def test_draws_outside_the_support_are_noticed(density, n_parameters, value):
+    with pytest.warns(SamplingWarning, match=f"have the log density {value}: the chains have left"):
+        short(density, n_parameters)
+
+
+@pytest.mark.statistical
+def test_what_the_warning_of_a_left_support_advises_helps():
+    """A gamma distribution has the mean 2: by logarithms, and by MALA; within 4 standard errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SamplingWarning)
+        by_logarithm = sample(lambda t: gamma(t.exp()) + t.sum(1), 2, random_state=0, thinning=10)
+        by_mala = sample(
+            gamma, 2, sampler="mala", step_size=1.0, init=np.ones(2), thinning=5, random_state=0
+        )
+    assert np.exp(by_logarithm["theta"]).mean() == pytest.approx(2.0, abs=0.15)
+    assert by_mala["theta"].mean() == pytest.approx(2.0, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    "density",
+    [lambda t: 0.0 * t.sum(1), lambda t: -0.5 * t[:, 0] ** 2, lambda t: t.sum(1)],
+    ids=["flat", "flat in one parameter", "growing"],
+)
+def test_densities_that_cannot_be_normalised_do_not_mix(density):
+    """Random walks differ from each other at any length."""
+    with pytest.warns(SamplingWarning, match=r"have not mixed well .* must have a finite integral"):
+        short(density, 2)
+
+
+@pytest.mark.parametrize("n_chains", [1, 4])
+def test_nothing_is_said_of_draws_of_a_normal_distribution(n_chains):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SamplingWarning)
+        sample(normal, 2, n_chains=n_chains, thinning=5, random_state=0)
