@@ -99,6 +99,7 @@ class Stub(BaseEstimator):
 
     n_steps_ = 10
     step_size = 0.1
+    _takes_all_rows, _automatic_step = True, "step_size='auto'"
     posterior_ = PosteriorSamples({"theta": np.zeros((2, 5, 1))})
 
     def __init__(self, mean=0.0, sd=1.0, temperature=1.0):

@@ -80,6 +80,11 @@ class Recipe:
     def device(self) -> str:
         return self.target.like.device.type
 
+    @property
+    def automatic_step(self) -> str:
+        """What to give for an automatic step size."""
+        return tuning_of(self.target.model).automatic_step(self.sampler)
+
     def at(self, eta: float) -> Recipe:
         """The same with another automatic step size."""
         values, sampler, share = self.values, self.sampler, eta / self.step_size

@@ -269,7 +269,7 @@ def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> 
     knows_scales = job.recipe.target.model.tuning is not None  # a density of one's own does not
     remedy = "Reduce step_size (try a tenth)"
     if knows_scales or job.recipe.sampler.finds_step:
-        remedy += ", or give step_size='auto'"
+        remedy += f", or give {job.recipe.automatic_step}"
     if plan.all_needed:
         remedy = f"Runs with {4**REPEATS} times this step diverged, too. Give a narrower prior"
     elif plan.auto:

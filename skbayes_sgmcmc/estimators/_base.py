@@ -159,6 +159,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self._most_steps = run.plan.end
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
+        self._takes_all_rows = run.recipe.minibatches.full
+        self._automatic_step = run.recipe.automatic_step
         self.compiled_ = run.accelerators
         self.device_ = problem.device
         self.sampling_threshold_ = run.threshold_trace() if call is None else None
@@ -166,6 +168,11 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             with few_threads(run.target.model, run.target.data.n_rows, len(run.draws)):
                 self._check_run(run)
         return part
+
+    #: for messages, of the last run's steps; and what to give if y is an exact function of X
+    _takes_all_rows = False
+    _automatic_step = "step_size='auto'"
+    _exact_remedy = "noise as a number"
 
     #: checks of parameters that are others than those of the same name elsewhere
     _checks: ClassVar[dict[str, Check]] = {}

@@ -93,7 +93,7 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
         if is_auto(estimator.step_size) and estimator.temperature != 0.0:  # steps fit the posterior
             why = (
                 "their posterior is as narrow as rounding errors, as if y is an exact function of "
-                "X. Give noise as a number, or smaller weights of rows if they are huge."
+                f"X. Give {estimator._exact_remedy}, or smaller weights of rows if they are huge."
             )
         warn(
             f"the draws of {', '.join(still)} have no spread in {short_name(estimator)}: {why}",
@@ -110,7 +110,8 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
     if np.isfinite(worst[0]):  # one chain has no R-hat
         found.insert(0, f"{largest} R-hat {worst[0]:.2f}, for {worst[1]!r}")
     where, doubtful = short_name(estimator), "uncertainties"
-    remedy = "Give more draws or a larger thinning, another step_size, or step_size='auto'."
+    automatic = estimator._automatic_step
+    remedy = f"Give more draws or a larger thinning, another step_size, or {automatic}."
     if is_auto(estimator.step_size):
         remedy = "Give more draws, a larger thinning, or another sampler."
     if block in what.remedies:

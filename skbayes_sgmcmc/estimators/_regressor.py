@@ -144,6 +144,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     def _family(self) -> Family:
         return self._choice.family
 
+    @property
+    def _exact_remedy(self) -> str:  # type: ignore[override]
+        return self._family.exact_remedy
+
     def _check_stream(self) -> None:
         super()._check_stream()
         if self._fitted_as is not None and self._fitted_as[0] != self._choice.kind:

@@ -25,10 +25,6 @@ Array = NDArray[Any]
 #: distance between the quartiles of a normal distribution, in its sds
 NORMAL_QUARTILES = 1.349
 
-#: what to change if the step size was given, and if it was not
-REMEDY = "Give step_size='auto' or a smaller step_size, a longer burn_in, or another sampler."
-AUTO_REMEDY = "Give a larger batch_size, a quarter of step_size_ as step_size, or another sampler."
-
 
 @dataclass(frozen=True, slots=True)
 class SenseRules:
@@ -186,7 +182,7 @@ def check_run(estimator: Any, run: Run) -> None:
         _nonsense(
             estimator,
             f"the kinetic energy of its chains is {float(heat.mean()):.2f} times what the "
-            "temperature implies, so steps are too large or minibatches too small",
+            f"temperature implies, so {_too_coarse(estimator)}",
         )
 
 
@@ -229,8 +225,8 @@ def check_spread(estimator: Any, run: Run) -> None:
     if middle > SENSE.worst_spread + 3.0 * error:
         _nonsense(
             estimator,
-            f"its draws are spread as at {middle:.3g} times the temperature, so steps are too "
-            "large or minibatches too small",
+            f"its draws are spread as at {middle:.3g} times the temperature, so "
+            f"{_too_coarse(estimator)}",
         )
 
 
@@ -269,10 +265,20 @@ def _spread(run: Run, k: int) -> tuple[float, float]:
     return float(middle), float(error)
 
 
+def _too_coarse(estimator: Any) -> str:
+    more_rows = "" if estimator._takes_all_rows else " or minibatches too small"
+    return f"steps are too large{more_rows}"
+
+
 def _nonsense(estimator: Any, what: str) -> None:
-    remedy = AUTO_REMEDY if is_auto(estimator.step_size) else REMEDY
+    if is_auto(estimator.step_size):
+        larger = "" if estimator._takes_all_rows else "a larger batch_size, "
+        remedy = f"{larger}a quarter of step_size_ as step_size, or another sampler"
+    else:
+        steps = f"{estimator._automatic_step} or a smaller step_size"
+        remedy = f"{steps}, a longer burn_in, or another sampler"
     warn(
-        f"{short_name(estimator)} does not describe its training data: {what}. {remedy}",
+        f"{short_name(estimator)} does not describe its training data: {what}. Give {remedy}.",
         "the-fit-does-not-describe-its-data",
     )
 

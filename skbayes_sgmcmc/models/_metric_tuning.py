@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from ._gaussian_tuning import CurvedModel, WhitenedGaussian, affordable_size
 from ._linalg import largest_eigenvalue
 from ._scores import largest_score_variance
 from ._tuning import AutoValues, Request, Tuning
+
+if TYPE_CHECKING:
+    from ..samplers import Sampler
 
 Array = NDArray[Any]
 
@@ -55,6 +58,11 @@ class MetricGaussian(WhitenedGaussian):
     ) -> Array:
         """The starting position of a chain for ``init="gaussian"``: a typical draw."""
         return self.model.typical_draw(center, data, temperature, rng)
+
+    def automatic_step(self, sampler: Sampler) -> str:
+        """Estimators have one for samplers that use the metric."""
+        given = super().automatic_step(sampler)
+        return given if sampler.uses_metric(True) else f"sampler='rsgld' with {given}"
 
     def set_step(self, values: AutoValues, data: Data, request: Request) -> None:
         """Set the step size, the minibatch and the control variates in a metric.

@@ -186,6 +186,10 @@ class Tuning:
 
     # before a run ---------------------------------------------------------------------------------
 
+    def automatic_step(self, sampler: Sampler) -> str:
+        """What to give for an automatic step size, in messages of steps that are too long."""
+        return "step_size='auto'"
+
     def summarises(self, request: Request) -> bool:
         """Whether the rows of each call of a stream become a Gaussian, the prior of later rows."""
         return False

@@ -1,0 +1,57 @@
+"""What warnings advise is allowed, and helps."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from skbayes_sgmcmc import BayesianGLMRegressor, BayesianICA, SamplingError, SamplingWarning
+from skbayes_sgmcmc.estimators._sense import check_run
+
+
+def messages(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(one.message) for one in caught if one.category is SamplingWarning]
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "student_t", "gamma", "log_normal"])
+def test_what_is_advised_for_targets_without_noise_is_allowed(likelihood):
+    """Most families have no noise to give: their logarithms are normal, with a noise."""
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    y = X @ [1.0, 2.0, -1.0] / 3.0
+    plain = likelihood in ("normal", "student_t")
+    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=0)
+    if likelihood != "student_t":  # there, the kinetic energy is noticed first
+        found = messages(lambda: reg.fit(X, y if plain else np.exp(y)))
+        advised = "Give noise as" if plain else r"Give log(y) to likelihood='normal', and noise as"
+        assert any(advised in text for text in found)
+    reg.set_params(likelihood=likelihood if plain else "normal", noise=0.1)
+    assert not messages(lambda: reg.fit(X, y))
+
+
+def test_no_larger_minibatch_is_advised_where_steps_take_all_rows():
+    run = SimpleNamespace(
+        statistics={"kinetic_temperature": np.full(2, 9.0)},
+        target=SimpleNamespace(model=SimpleNamespace(n_parameters=100)),
+    )
+    estimator = BayesianGLMRegressor()
+    for full in (True, False):
+        estimator._takes_all_rows = full
+        (text,) = messages(lambda: check_run(estimator, run))
+        assert ("larger batch_size" in text) == ("minibatches too small" in text) == (not full)
+
+
+def test_the_advised_step_size_suits_the_sampler():
+    """Without a metric, "auto" is refused: the advice has a sampler, and works."""
+    X = np.random.default_rng(0).laplace(size=(500, 3))
+    run = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 1, "random_state": 0}
+    ica = BayesianICA(sampler="sgld", step_size=1e9, **run)
+    with pytest.raises(SamplingError, match="or give sampler='rsgld' with step_size='auto'"):
+        ica.fit(X)
+    ica.set_params(sampler="rsgld", step_size="auto").fit(X)
+    assert ica._automatic_step == "step_size='auto'"
