@@ -82,7 +82,8 @@ def pull_back(theta, images, memory, last, activation, delta, g, at, slope):
         after = units[s + 1] if back else last
         before, below = slopes[s % 2], slopes[1 - s % 2]
         times_slope(before if back else delta, after, n_pixels * n_out, activation, before)
-        below[:] = ZERO
+        if s:
+            below[: shapes[s - 1, 0] * shapes[s - 1, 2]] = ZERO
         at -= (n_in + 1) * n_out
         m = shapes[s, 4]
         for first in range(0, n_pixels * n_out, n_out):
