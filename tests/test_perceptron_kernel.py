@@ -199,6 +199,20 @@ def test_a_fit_of_images_begins_as_without_compiled_code():
         np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow  # compiles the steps of MCLMC anew
+def test_whole_steps_on_images_are_those_without_compiled_code():
+    X, y = load_digits(n_class=3, return_X_y=True)
+    run = {"sampler": "mclmc", "n_chains": 2, "burn_in": 2, "n_draws": 8, "thinning": 1,
+           "step_size": 1e-6, "batch_size": 100, "calibrate": False, "random_state": 0}  # fmt: skip
+    found = [
+        BayesianCNNClassifier(compiled=compiled, **run).fit(X[:100], y[:100])
+        for compiled in (True, False)
+    ]
+    assert found[0].compiled_ == ("perceptron",)
+    for name, draws in found[1].posterior_.draws.items():
+        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-4)
+
+
 def test_large_convolutions_stay_with_torch(limits):
     """Where a convolution has many channels, torch's own is faster."""
     X, y = load_digits(n_class=2, return_X_y=True)
