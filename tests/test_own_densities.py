@@ -103,3 +103,13 @@ def test_nothing_is_said_of_draws_of_a_normal_distribution(n_chains):
     with warnings.catch_warnings():
         warnings.simplefilter("error", SamplingWarning)
         sample(normal, 2, n_chains=n_chains, thinning=5, random_state=0)
+
+
+@pytest.mark.parametrize(("step_size", "warned"), [(0.25, False), (1.2, True)])
+def test_steps_that_are_too_long_are_said_although_chains_agree(step_size, warned):
+    """SGLD on normals has the variance 1 / (1 - step_size / 2): 1.14 and 2.5; the bound is 1.5."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        draws = short(normal, 20, sampler="sgld", step_size=step_size)
+    assert draws["theta"].var() == pytest.approx(1.0 / (1.0 - 0.5 * step_size), rel=0.05)
+    assert ["spread as at 2" in str(w.message) for w in caught] == [True] * warned

@@ -24,6 +24,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc._engine.settled import fall_of_potential
+from skbayes_sgmcmc._engine.spread import excess_temperature
 from skbayes_sgmcmc.estimators._linear import _differences
 from skbayes_sgmcmc.estimators._sense import (
     check_classification,
@@ -355,7 +356,8 @@ def test_draws_that_are_spread_too_far(variance, warned, temperature):
         data=SimpleNamespace(n_rows=100),
     )
     plan = SimpleNamespace(first_temperature=temperature, more_rows=False)
-    run = SimpleNamespace(draws=draws, target=target, plan=plan)
+    run = SimpleNamespace(draws=draws, plan=plan)
+    run.excess_temperature = lambda: excess_temperature(target, draws, temperature)
     found = messages(lambda: check_spread(BayesianMLPRegressor(), run))
     assert len(found) == warned
     assert all(re.search(r"spread as at (1\.9|2)", text) for text in found)

@@ -24,6 +24,7 @@ from .progress import Board, OnProgress, watched
 from .recipe import Recipe, explained_factorisations, plan_of, recipe_of, request_of
 from .settings import Settings
 from .settled import fall_of_potential, settled
+from .spread import excess_temperature
 from .strays import stray_draws
 from .target import Target
 from .threshold import threshold_trace
@@ -59,6 +60,10 @@ class Run:
     def stray_draws(self) -> tuple[float, float] | None:
         """The share of the draws that left the posterior, and how far; None if none did."""
         return stray_draws(self.target, self.draws, self.plan.first_temperature)
+
+    def excess_temperature(self) -> float | None:
+        """The temperature that draws imply, over the run's; None if it is not higher."""
+        return excess_temperature(self.target, self.draws, self.plan.first_temperature)
 
     def threshold_trace(self) -> dict[str, Array] | None:
         """The noise of the gradients and of the sampler along the run; None if it is unknown."""

@@ -140,7 +140,7 @@ def sample(
     -----
     SamplingWarning
         Chains diverged or did not move; or, with 100 draws of a function, some have no finite log
-        density, or the largest R-hat is above 1.5.
+        density, they are spread as at 1.5 times the temperature, or the largest R-hat is above 1.5.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def _check_draws(model: Model, run: Run, posterior: PosteriorSamples, sampler: A
         return
     if not isinstance(model, DensityModel) or posterior.n_draws < ENOUGH_DRAWS:
         return
-    if not _left_support(model, run):
+    if not _left_support(model, run) and not _too_hot(model, run, sampler):
         _check_mixing(posterior)
 
 
@@ -240,6 +240,19 @@ def _left_support(model: DensityModel, run: Run) -> bool:
             "the-chains-have-left-the-support",
         )
     return bool(outside.any())
+
+
+def _too_hot(model: DensityModel, run: Run, sampler: Any) -> bool:
+    """Whether draws are spread too far, which R-hat can't see; warns."""
+    found = run.excess_temperature() if model.gradient is None else None
+    if found is not None:
+        warn(
+            f"the draws of {sampler!r} are spread as at {found:.3g} times the temperature: steps "
+            "are too long. Give a quarter of the step_size, or sampler='mala', which rejects such "
+            "steps.",
+            "the-draws-are-spread-too-far",
+        )
+    return found is not None
 
 
 def _check_mixing(posterior: PosteriorSamples) -> None:

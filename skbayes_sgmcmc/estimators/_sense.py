@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
-from .._draws.storage import decode
 from .._exceptions import warn
-from .._limits import LIMITS
 from .._validation import is_auto
 from ._mixing import short_name
 
@@ -46,15 +43,6 @@ class SenseRules:
     rare_heat: float = 1e-6
     #: fewest draws that show whether the potential falls, or how far they are spread
     enough_draws: int = 12
-    #: temperature of the positions over that of the run beyond its Monte Carlo error; how far draws
-    #: are moved from their mean to measure it: with 0.05, networks of 30 units seemed twice as hot;
-    #: and fewest and most draws of a chain that are
-    worst_spread: float = 1.5
-    moved: float = 0.01
-    fewest_draws: int = 6
-    spread_draws: int = 100
-    #: temperatures beyond this are all the same
-    hottest: float = 1e9
     #: outputs that a warning names
     named: int = 5
 
@@ -206,26 +194,12 @@ def check_drift(estimator: Any, run: Run) -> None:
 
 
 def check_spread(estimator: Any, run: Run) -> None:
-    """Warn if draws are spread as by a higher temperature.
-
-    For any density exp(-S), the mean of (theta - its mean) . grad S is the number of
-    parameters. Draws that have not seen the whole posterior have less. Steps that are too long
-    have more, even if a cap on them (pSGLD) or an undoing (MCLMC) hides that they are.
-    """
-    if not _can_tell(run):
-        return
-    d, n_rows = run.target.model.n_parameters, min(LIMITS.sampled_rows, run.target.data.n_rows)
-    most = LIMITS.checked_products // (n_rows * d * len(run.draws))
-    most = min(max(most, SENSE.fewest_draws), SENSE.spread_draws, run.draws.shape[1])
-    middle, error = 0.0, 0.0
-    for k in sorted({min(SENSE.enough_draws, most), most}):
-        middle, error = _spread(run, k)
-        if middle <= SENSE.worst_spread - 3.0 * error:
-            return  # a few draws are enough to see that
-    if middle > SENSE.worst_spread + 3.0 * error:
+    """Warn if draws are spread as by a higher temperature."""
+    found = run.excess_temperature() if _can_tell(run) else None
+    if found is not None:
         _nonsense(
             estimator,
-            f"its draws are spread as at {middle:.3g} times the temperature, so "
+            f"its draws are spread as at {found:.3g} times the temperature, so "
             f"{_too_coarse(estimator)}",
         )
 
@@ -240,29 +214,6 @@ def check_strays(estimator: Any, run: Run) -> None:
             f"chains left the posterior for a while. With {share:.1%} of the draws, the mean log "
             f"likelihood of training rows is lower than with others, by up to {lost:.3g}",
         )
-
-
-def _spread(run: Run, k: int) -> tuple[float, float]:
-    """Median over k draws of each chain of the temperature that one implies, and its error."""
-    d, level = run.target.model.n_parameters, run.plan.first_temperature
-    some = np.linspace(0, run.draws.shape[1] - 1, k).astype(int)
-    with np.errstate(all="ignore"):
-        draws = decode(run.draws[:, some, :d]).astype(float)
-        away = draws - draws.mean(axis=1, keepdims=True)
-        less, more = (
-            run.target.log_joint_of_rows((draws + step * away).reshape(-1, d), LIMITS.sampled_rows)
-            for step in (-SENSE.moved, SENSE.moved)
-        )
-        # the mean of k draws is not that of all, which takes 1 / k of the spread away
-        heat = (less - more).astype(float) / (2.0 * SENSE.moved * d * level) * k / (k - 1)
-    heat = heat[~np.isnan(heat)].clip(-SENSE.hottest, SENSE.hottest)
-    if len(heat) == 0:
-        return 0.0, 0.0
-    low, middle = np.quantile(heat, [0.25, 0.5])
-    # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
-    # which is that of a normal density
-    error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
-    return float(middle), float(error)
 
 
 def _too_coarse(estimator: Any) -> str:
