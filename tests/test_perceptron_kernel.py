@@ -137,6 +137,10 @@ def test_extreme_outputs_are_as_finite_as_those_of_torch():
                 assert torch.isfinite(ours[[0, 2]]).all()  # the other chains know nothing of it
 
 
+def first_digits(return_X_y):
+    return (part[:200] for part in load_digits(n_class=3, return_X_y=return_X_y))
+
+
 # images -------------------------------------------------------------------------------------------
 
 
@@ -187,18 +191,6 @@ def test_a_pixel_that_is_no_number_is_not_lost_in_its_pool(number):
         assert out[:, : model.network.n_convolved].isnan().any(1).all()
 
 
-def test_a_fit_of_images_begins_as_without_compiled_code():
-    X, y = load_digits(n_class=3, return_X_y=True)
-    short = {"n_draws": 3, "burn_in": 1, "thinning": 1, "step_size": 1e-4}
-    found = []
-    for compiled in (True, False):
-        model = BayesianCNNClassifier(sampler="sghmc", compiled=compiled, random_state=0, **short)
-        found.append(model.fit(X[:200], y[:200]))
-    assert found[0].compiled_ == ("perceptron",)
-    for name, draws in found[1].posterior_.draws.items():
-        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-5)
-
-
 @pytest.mark.slow  # compiles the steps of MCLMC anew
 def test_whole_steps_on_images_are_those_without_compiled_code():
     X, y = load_digits(n_class=3, return_X_y=True)
@@ -228,7 +220,11 @@ def test_large_convolutions_stay_with_torch(limits):
 
 @pytest.mark.parametrize(
     ("estimator", "load"),
-    [(BayesianMLPClassifier, load_wine), (BayesianMLPRegressor, load_diabetes)],
+    [
+        (BayesianMLPClassifier, load_wine),
+        (BayesianMLPRegressor, load_diabetes),
+        (BayesianCNNClassifier, first_digits),
+    ],
 )
 def test_first_steps_of_a_fit_are_the_same(estimator, load):
     """Later ones part, because chains amplify rounding."""

@@ -18,6 +18,8 @@ Array = NDArray[Any]
 ROUNDING = 10.0
 #: sd of a normal distribution over the median of the distances from its median
 SD_OVER_MAD = 1.4826
+#: distance between the quartiles of a normal distribution, in its sds
+NORMAL_QUARTILES = 1.349
 #: features have the same unit if their values are at most this many different ones
 MOST_VALUES = 256
 

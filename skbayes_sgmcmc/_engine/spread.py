@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.scaling import NORMAL_QUARTILES
 from .._draws.storage import decode
 from .._limits import LIMITS
 from .target import Target
 
 Array = NDArray[Any]
-
-#: how far a quartile of a normal distribution is from its median, in its sds
-NORMAL_QUARTILE = 0.6745
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +74,5 @@ def _implied(target: Target, draws: Array, temperature: float, k: int) -> tuple[
     low, middle = np.quantile(heat, [0.25, 0.5])
     # of the median of normal numbers; in networks their sd is up to twenty times sqrt(2 / d),
     # which is that of a normal density
-    error = 1.25 * (middle - low) / NORMAL_QUARTILE / math.sqrt(len(heat))
+    error = 1.25 * (middle - low) / (0.5 * NORMAL_QUARTILES) / math.sqrt(len(heat))
     return float(middle), float(error)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
+from .._data.scaling import NORMAL_QUARTILES
 from .._exceptions import warn
 from .._validation import is_auto
 from ._mixing import short_name
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from .._engine.run import Run
 
 Array = NDArray[Any]
-
-#: distance between the quartiles of a normal distribution, in its sds
-NORMAL_QUARTILES = 1.349
 
 
 @dataclass(frozen=True, slots=True)
