@@ -65,8 +65,10 @@ def log_all(z, bits):
 
 
 def place(places, i):
-    """The i-th of places that are an array, or (first, step) if evenly spaced."""
-    raise NotImplementedError("this is a name for compiled code")
+    """The i-th of places that are an array, or (first, step) if evenly spaced.
+
+    A name for compiled code alone: ``_place`` gives it its two meanings.
+    """
 
 
 @overload(place, inline="always")
