@@ -22,7 +22,8 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "forceinline": True,
 }
-#: copied to where it is called, where the compiler sees that arrays do not overlap
+#: copied to where it is called, where the compiler sees that arrays do not overlap; long functions
+#: with few callers compile sooner so, because a part is also compiled by itself
 inlined = numba.njit(inline="always", **OPTIONS)
 #: a part of other functions, which is compiled sooner than copies of it
 part = numba.njit(**OPTIONS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import copy, jit, part
+from . import copy, inlined, jit, part
 from .convolutions import convolve, pull_back, workspace
 from .layers import (
     EVERY,
@@ -150,7 +150,7 @@ def take_rows(x, start, out):
             out[i, r] = 0
 
 
-@part
+@inlined
 def add_gradient(theta, rows, images, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
@@ -188,7 +188,7 @@ def add_gradient(theta, rows, images, slope, total):
                 take_rows(labels[c], start, codes)
             if c < len(y):
                 take_rows(y[c], start, targets)
-            at = 0
+            at = np.int64(0)  # for 0, numba would compile what takes it once more
             if images is not None:
                 at = convolve(theta[c], images, memory, activation, z, bits, h[0])
             for layer in range(n_layers):
