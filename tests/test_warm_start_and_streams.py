@@ -187,6 +187,27 @@ def test_one_pass_of_a_stream_of_counts_and_of_real_targets(likelihood):
 
 
 @pytest.mark.statistical
+def test_scales_of_a_stream_are_those_of_its_effects():
+    """Given the effects, 1/s^2 is Gamma(1 + m/2, s_0^2 + |e|^2/2): means to 5 Monte Carlo errors.
+
+    Draws of earlier calls kept the scales of effects that they no longer have: means of s were
+    0.8 to 1.8 times those of ``fit``.
+    """
+    rng = np.random.default_rng(0)
+    g = rng.permutation(np.resize(np.arange(6), 120))
+    X = np.column_stack([rng.standard_normal(120), g])
+    y = rng.poisson(np.exp(np.linspace(-2.0, 2.0, 6)[g]))
+    reg = BayesianGLMRegressor(likelihood="poisson", groups=1, random_state=0)
+    for start in range(0, 120, 40):
+        reg.partial_fit(X[start : start + 40], y[start : start + 40])
+    effects, scale = reg.posterior_.pooled("effect_x1"), reg.posterior_.pooled("sd_x1")
+    rate = 2.0**2 / 6.0 + 0.5 * np.square(effects).sum(axis=1)
+    ratio = scale**-2.0 * rate / 4.0
+    assert len(ratio) > 2000
+    assert abs(ratio.mean() - 1.0) < 5.0 * 0.5 / np.sqrt(len(ratio))
+
+
+@pytest.mark.statistical
 def test_earlier_draws_of_a_stream_move_with_its_posterior(stream):
     """By one affine map for all of them: they are draws of the posterior of now, not of then.
 
