@@ -152,6 +152,21 @@ def test_scales_are_drawn_term_by_term():
             assert abs(found[:, j].mean() - k / r) < 5.0 * math.sqrt(k / 4000) / r
 
 
+@pytest.mark.parametrize("inputs", [False, True])
+def test_scales_move_with_the_effects(inputs):
+    """Scales of moved draws are those that the same random numbers draw given the new effects."""
+    prior = grouped_prior(inputs)
+    before, now = np.random.default_rng(0).standard_normal((2, 2, 3, len(prior.typical)))
+
+    def drawn(theta):
+        rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+        return prior.draw_recorded(theta, rng, np.ones(3))
+
+    moved = prior.move_recorded(drawn(before), before, now)
+    np.testing.assert_allclose(moved, drawn(now), rtol=1e-12)
+    assert not np.allclose(moved, drawn(before), rtol=0.01)
+
+
 @pytest.mark.statistical
 def test_given_scales_are_conjugate():
     """Given noise and scales, everything is normal: means within 0.15 sd, sds within 10%.

@@ -275,7 +275,10 @@ def minibatches_of(
 
 
 def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
-    """Numbers of steps and draws. ``going_on`` means continuing chains, without a burn-in."""
+    """Numbers of steps and draws. ``going_on`` means continuing chains.
+
+    With many modes, these have no burn-in. With one, it is short, and the posterior may have moved.
+    """
     values, target, minibatches = recipe.values, recipe.target, recipe.minibatches
     model, itemsize = target.model, target.like.element_size()
     tuning = tuning_of(model)
@@ -284,7 +287,9 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         size = 2 if settings.kept.dtype == "bfloat16" else itemsize
         check_memory(settings.n_chains, n_draws, model.n_kept, size)
     burn_in, thinning = tuning.lengths(values, minibatches.data.n_rows, minibatches.size, n_draws)
-    lengths = Lengths(0 if going_on else burn_in, n_draws, thinning).with_given(settings)
+    if going_on and not tuning.one_mode:
+        burn_in = 0
+    lengths = Lengths(burn_in, n_draws, thinning).with_given(settings)
     descends = not going_on and recipe.sampler.cools and tuning.descends(values.init)
     return Plan(
         step_size=as_schedule("step_size", recipe.step_size),

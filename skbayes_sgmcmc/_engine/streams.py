@@ -100,7 +100,7 @@ class Part:
     filtered : bool
         Whether a Gaussian summarises earlier rows.
     moved : callable or None
-        Function that takes positions that were drawn earlier to the posterior of now.
+        Function that takes earlier draws (chains, draws, n_kept) to the posterior of now.
     settled : bool
         Whether these rows need not be kept, since their Gaussian says the same.
     """
@@ -363,8 +363,9 @@ class Summary:
             warned=self._is_stretched(values, change),
             past_means=means,
         )
-        earlier = self.earlier
-        moved = None if earlier is None else partial(values.moved, earlier=earlier)
+        earlier, moved = self.earlier, None
+        if earlier is not None:
+            moved = partial(_moved_draws, model=model, values=values, earlier=earlier)
         run = replace(run, state=state)
         return Part(run=run, filtered=True, moved=moved, settled=settled)
 
@@ -388,6 +389,14 @@ class Summary:
             "the-rows-of-a-stream-are-not-in-random-order",
         )
         return True
+
+
+def _moved_draws(draws: Array, model: Any, values: AutoValues, earlier: AutoValues) -> Array:
+    """Draws (chains, draws, n_kept) of the earlier Gaussian as draws of that of now."""
+    before, recorded = np.split(draws, [model.n_parameters], axis=-1)
+    now = values.moved(before, earlier)
+    recorded = model.move_recorded(recorded, before, now)
+    return np.concatenate([now, recorded], axis=-1, dtype=draws.dtype)
 
 
 def _are_draws_of(values: AutoValues, memory: Memory, n_parameters: int) -> bool:

@@ -100,8 +100,7 @@ def joined(
         old, memory = estimator.posterior_, previous.memory
         positions = None if memory is None else memory.kept
         if moved is not None and positions is not None:
-            before, d = positions.copy(), previous.theta.shape[1]
-            before[..., :d] = moved(before[..., :d])
+            before = moved(positions)
             draws = estimator._in_order(Named(named.model, named.data)(before), previous)
             old = PosteriorSamples(draws, old.weights, old.statistics)
             if len(before) == len(kept):

@@ -118,7 +118,8 @@ class BayesianOrdinalClassifier(LinearClassifier):
     total_samples : float or None, default=None
         Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
     warm_start : bool, default=False
-        If True, the next ``fit`` continues from the last state of the chains.
+        If True, the next ``fit`` continues from the last state of the chains, after a burn-in,
+        since its posterior may be another. ``burn_in=0`` leaves that out.
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
         Euler steps on a CPU. It has its own random number generator, so the same seed gives

@@ -117,6 +117,10 @@ class FixedScales:
     #: ``draw_recorded`` of the model; given scales leave nothing to draw
     draw_recorded: Any = None
 
+    def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
+        """``move_recorded`` of the model."""
+        return recorded
+
     def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:
         """Named draws, with the prior's own parameters in the units of users."""
         return parts
@@ -247,6 +251,18 @@ class LearnedScales:
         levels = np.tile(temperatures, len(theta))[:, None]
         scales = self.hyper.draw_scales(squares, self.counts, b, levels, u.reshape(len(levels), -1))
         return scales.reshape(shape)
+
+    def move_recorded(self, scales: Array, before: Array, now: Array) -> Array:
+        """Scales given the coefficients ``now``, from those that were drawn given ``before``.
+
+        Given coefficients, s^2 / r has the same distribution whatever they are.
+        """
+
+        def r(theta: Array) -> Array:
+            at = torch.from_numpy(theta.astype(np.float64)).flatten(0, 1)
+            return (self._b(at) + 0.5 * self._squares(at)).numpy().reshape(*theta.shape[:2], -1)
+
+        return np.asarray(scales * np.sqrt(r(now) / r(before)))
 
     def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:
         if self.own:

@@ -8,6 +8,7 @@ is given or learned, as that of the features is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,13 @@ class GroupedCoefficients:
             for prior, own in self._split(theta)
             if prior.draw_recorded is not None
         ]
+        return np.concatenate(found, axis=-1)
+
+    def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
+        sizes = [sum(map(math.prod, prior.recorded.values())) for _, prior in self.parts]
+        scales = np.split(recorded, np.cumsum(sizes)[:-1], axis=-1)
+        parts = zip(scales, self._split(before, now), strict=True)
+        found = [prior.move_recorded(own, *places) for own, (prior, *places) in parts]
         return np.concatenate(found, axis=-1)
 
     def unpack(self, parts: dict[str, Array]) -> dict[str, Array]:

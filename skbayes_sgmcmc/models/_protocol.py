@@ -385,6 +385,9 @@ class Model:
     #: of later rows of a stream, with the prior ``past``, unless it is None, and with its maximum
     #: near a position, if that is given
     with_past: Any = None
+    #: they also have ``move_recorded(recorded, before, now)``: recorded variables of draws that are
+    #: moved from positions ``before`` to ``now``, (chains, draws, n_parameters) each
+    move_recorded: Any = None
 
     #: whether the model has ``conditionals``, which draw better than steps do
     conjugate: bool = False

@@ -158,6 +158,10 @@ class LinearModel(CurvedModel):
             found.append(self.row_space.beyond(theta.shape[1], self.k, scale, rng))
         return np.concatenate(found, axis=2)
 
+    def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
+        n = self.n_linear
+        return self.coefficient_prior.move_recorded(recorded, before[..., :n], now[..., :n])
+
     def _design(self, X: Any, dtype: torch.dtype, device: str) -> Design:
         """Rows of the features, in the coordinates of the coefficients."""
         X = X if self.row_space is None else self.row_space.rows(X)
