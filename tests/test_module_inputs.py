@@ -321,3 +321,17 @@ def test_warm_starts_take_whole_numbers_as_the_first_fit(kind, sampler):
     words = BayesianModuleClassifier(embed, warm_start=True, **TINY).fit(ids, y).fit(ids, y)
     with pytest.raises(ValueError, match="it does not take rows of shape"):
         words.fit(ids + 0.5, y)
+
+
+@pytest.mark.parametrize("option", [{"padding_idx": 0}, {"scale_grad_by_freq": True}], ids=str)
+def test_embeddings_have_the_derivatives_of_their_outputs(option):
+    """Torch gives a padded row no gradient, and chains would draw it from the prior."""
+    ids, y = np.random.default_rng(0).integers(0, 3, (40, 4)), np.arange(40) % 2
+
+    def gradient(**options):
+        module = nn.Sequential(nn.Embedding(3, 2, **options), nn.Flatten(), nn.Linear(8, 2))
+        log_joint = BayesianModuleClassifier(module, prior_scale=1.0).log_joint(ids, y)
+        theta = torch.linspace(-1.0, 1.0, len(log_joint.start(0)), dtype=torch.float64)
+        return torch.autograd.grad(log_joint(theta.requires_grad_()), theta)[0]
+
+    np.testing.assert_allclose(gradient(**option), gradient(), rtol=1e-12)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed
@@ -297,8 +298,30 @@ def own_copy(module: nn.Module) -> nn.Module:
 def in_one_precision(module: nn.Module) -> nn.Module:
     """The module on the CPU, in evaluation mode, in double precision or else in single."""
     check_parameters(module)
+    _follow_derivatives(module)
     kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
     return module.eval().to("cpu", torch.float64 if kinds == {torch.float64} else torch.float32)
+
+
+class Embedding(nn.Embedding):
+    """An embedding whose gradient is the derivative of its outputs.
+
+    Torch gives the row ``padding_idx`` none, so that it stays as it is in training. A chain would
+    draw it from the prior, and outputs would depend on these draws. The attribute stays, because
+    forwards make masks of it.
+    """
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return functional.embedding(ids, self.weight, None, self.max_norm, self.norm_type)
+
+
+def _follow_derivatives(module: nn.Module) -> None:
+    """Let embeddings have the derivatives of their outputs as gradients."""
+    for part in module.modules():
+        if type(part) is nn.Embedding:
+            part.__class__ = Embedding
+        elif isinstance(part, nn.Embedding | nn.EmbeddingBag):
+            part.scale_grad_by_freq = False  # bags leave padded ids out of their sums, too
 
 
 def precision(module: nn.Module) -> torch.dtype:
