@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 from _cases import cases
+from scipy.sparse import csr_matrix
 from scipy.special import log_softmax, softmax
 from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import log_loss
@@ -227,11 +228,15 @@ def test_shorter_runs_begin_where_the_fit_does():
         assert fitted(init=init, **options).calibration_power_ != 1.0
 
 
+def held_out(X, codes, seed=0):
+    return CalibratedClassifier._held_out(None, X, codes, np.random.RandomState(seed))
+
+
 def test_every_class_is_known_to_shorter_runs():
     """The only row of a class, and the two of another, are never all held out."""
     codes = np.array([0] * 50 + [1] * 40 + [2, 3, 3])
     for seed in range(20):
-        parts = CalibratedClassifier._held_out(None, codes, np.random.RandomState(seed))
+        parts = held_out(np.arange(len(codes))[:, None], codes, seed)
         assert len(parts) == 3 and len({*np.concatenate(parts).tolist()}) == 3 * 17
         for part in parts:
             assert {*np.delete(codes, part).tolist()} == {0, 1, 2, 3}
@@ -275,6 +280,21 @@ def test_shorter_runs_have_not_seen_the_rows_that_they_predict(monkeypatch):
         both = np.concatenate([known, new])
         assert len(both) == len(everything)
         assert np.array_equal(np.unique(both, axis=0), everything)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_matrix])
+def test_copies_of_a_row_are_held_out_together(kind):
+    """A run that knew one of them would be too sure of the others, as after oversampling."""
+    X, y = rows(60)
+    X, y = np.tile(X, (4, 1)), np.tile(y, 4)
+    for part in held_out(kind(X), y):
+        assert len(part) == 4 * 11 and (np.bincount(part % 60, minlength=60) % 4 == 0).all()
+
+
+def test_equal_rows_with_different_labels_are_no_copies():
+    """Rows of a few categories say much of each other, and so do those of the fit."""
+    X, y = np.repeat(np.eye(2), 50, axis=0), np.arange(100) % 2
+    assert [len(part) for part in held_out(X, y)] == [19] * 3
 
 
 @pytest.mark.statistical

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
+from sklearn.utils import gen_batches
 
 from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory
@@ -75,7 +79,7 @@ class CalibratedClassifier(NetworkClassifier):
         if not self._calibrates(task):
             return
         rng = check_random_state(self.random_state)
-        parts = self._held_out(task.rows.target, rng)
+        parts = self._held_out(task.rows.x, task.rows.target, rng)
         if not parts:
             return
         n_steps = self._steps_of_a_run()
@@ -107,17 +111,21 @@ class CalibratedClassifier(NetworkClassifier):
         plain = plain and X.shape[0] >= CALIBRATION.least_rows
         return plain and bytes_in_memory(X) <= LIMITS.calibrated_bytes
 
-    def _held_out(self, codes: Array, rng: np.random.RandomState) -> list[Array]:
+    def _held_out(self, X: Any, codes: Array, rng: np.random.RandomState) -> list[Array]:
         """Rows that are held out together.
 
-        Every class keeps a row, without which a shorter run would not know the class.
+        Every class keeps a row, without which a shorter run would not know the class. Copies of a
+        row, as oversampling makes them, are held out with it: a run that has seen one knows all.
         """
+        first = first_copies(X, codes)
         firsts = [np.unique(column, return_index=True)[1] for column in columns(codes)]
-        others = np.setdiff1d(np.arange(len(codes)), np.concatenate(firsts))
+        others = np.setdiff1d(first, first[np.concatenate(firsts)])
         size = max(1, len(others) // CALIBRATION.folds)
         enough = math.ceil(CALIBRATION.enough_rows / size)
         n_parts = min(CALIBRATION.most_folds, enough, len(others) // size)
-        return np.split(rng.permutation(others)[: n_parts * size], n_parts) if n_parts else []
+        order = rng.permutation(others)
+        parts = [order[k * size : (k + 1) * size] for k in range(n_parts)]
+        return [np.flatnonzero(np.isin(first, part)) for part in parts]
 
     def _steps_of_a_run(self) -> int:
         """Steps of a shorter run."""
@@ -158,6 +166,27 @@ class CalibratedClassifier(NetworkClassifier):
         mean = super()._ensemble(chosen, weights)
         power = self.calibration_power_
         return mean if power == 1.0 else Sequential(mean, Power(power, self._classes.sizes))
+
+
+def first_copies(X: Any, codes: Array) -> Array:
+    """For each row, the place of the first one that it is a copy of, which may be its own.
+
+    Copies have equal values and labels. If some rows have equal values only, as in tables of a few
+    categories, rows of equal values are observations of their own, and none is a copy.
+    """
+    seen: dict[int, int] = {}
+    first = np.array([seen.setdefault(key, place) for place, key in enumerate(_digests(X))])
+    return first if np.array_equal(codes[first], codes) else np.arange(len(codes))
+
+
+def _digests(X: Any) -> Iterator[int]:
+    """A number for each row; of equal rows, the same one."""
+    if sp.issparse(X):
+        for a, b in pairwise(X.indptr):
+            yield hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes()))
+        return
+    for part in gen_batches(X.shape[0], LIMITS.module_rows):
+        yield from (hash(row.tobytes()) for row in np.asarray(X[part]))
 
 
 def with_one_more_draw(proba: Array, n_draws: int) -> Array:
