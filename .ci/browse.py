@@ -3,10 +3,10 @@
 .ci/browse.py SITE [--only PART] [--shots FOLDER]
 
 Every page is looked at on a desk and on a phone, in light and in dark mode: nothing is wider than
-the screen, text is readable, figures load, and nothing asks for a network. On a desk, code is not
-cut, the left sidebar leads somewhere, and a page that is read from top to bottom ends within twelve
-screens. The search finds the guide before the gallery. Needs playwright and a Chromium: its own, or
-one on the path. Without them it says so and ends well.
+the screen, text is readable, code that draws has its figure, figures load, and nothing asks for a
+network. On a desk, code is not cut, the left sidebar leads somewhere, and a page that is read from
+top to bottom ends within twelve screens. The search finds the guide before the gallery. Needs
+playwright and a Chromium: its own, or one on the path. Without them it says so and ends well.
 """
 
 import argparse
@@ -71,6 +71,15 @@ OUTSIDE = """() => {
     .filter((e) => e.offsetParent && e.getBoundingClientRect().right > right + 2 && !scrolls(e))
     .map((e) => e.tagName + ' ' + (e.innerText || e.src || '').slice(0, 40));
 }"""
+#: code of a page that draws, as in "ReliabilityDisplay.from_estimator(...)", without its figure
+UNDRAWN = r"""() => [...document.querySelectorAll('div.cell')]
+  .map((e) => [e, (e.querySelector('.cell_input') || e).innerText])
+  .filter(([e, code]) => /Display\.from_|plt\.subplots|\.plot_\w+\(/.test(code))
+  .filter(([e]) => !e.querySelector('.cell_output img'))
+  .map(([e, code]) => code.trim().slice(-60))"""
+#: a default such as (16, 16) of a signature, in two lines
+SPLIT = r"""() => [...document.querySelectorAll('dt .sig-param')].map((e) => e.innerText)
+  .filter((text) => text.split('(').length != text.split(')').length)"""
 SIDEBAR = "document.querySelectorAll('.bd-sidebar-primary .bd-toc-item a').length"
 
 
@@ -82,6 +91,10 @@ def look(page, name, shots):
     broken = page.evaluate("[...document.images].filter((i) => !i.naturalWidth).map((i) => i.src)")
     if broken:
         yield f"has no {broken}"
+    if undrawn := page.evaluate(UNDRAWN):
+        yield f"has no figure of {undrawn}"
+    if split := page.evaluate(SPLIT):
+        yield f"splits parameters: {split[:3]}"
     for width in (DESK, PHONE):
         page.set_viewport_size({"width": width, "height": HEIGHT})
         wide = page.evaluate("document.documentElement.scrollWidth")

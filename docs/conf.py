@@ -39,8 +39,9 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"
 myst_substitutions = {"release": release}
 myst_heading_anchors = 4
 
-# their code: one that fails, or warns unawares, fails the build
-nb_execution_mode = "cache"
+# their code: one that fails, or warns unawares, fails the build. A cache would keep what another
+# version of the package printed
+nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300

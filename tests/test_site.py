@@ -6,6 +6,7 @@ import ast
 import inspect
 import pydoc
 import re
+import runpy
 import typing
 from pathlib import Path
 
@@ -43,6 +44,18 @@ def test_example_of_the_gallery_is_a_page(path):
     assert blocks[-1].rstrip().endswith("plt.show()")
     assert "plt.subplot" in blocks[-1]  # a figure is kept as it is at the end of its block
     assert source.count("plt.show()") == 1
+
+
+def test_pages_show_figures_whatever_the_environment_says():
+    """With MPLBACKEND=Agg, which .ci/run sets, no figure of a page was shown.
+
+    .ci/browse.py looks for the figures themselves.
+    """
+    names = runpy.run_path(str(DOCS / "_extensions/run_pages.py"))
+    page = names["make_cells"]("guide", "Text.\n\n```python\nx = 1\n```\n", [])
+    first, last = page.split("```{code-cell}\n")[1:]
+    assert "\n%matplotlib inline\n" in first
+    assert last == "x = 1\n```\n"
 
 
 INVENTORIES = [

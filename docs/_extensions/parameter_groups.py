@@ -3,6 +3,7 @@
 import inspect
 import re
 
+from sphinx import addnodes
 from sphinx.util.inspect import stringify_signature
 
 #: what a signature shows of a long list, at most six, in their order
@@ -26,6 +27,8 @@ GROUPS = {
 }  # fmt: skip
 #: the name that begins the description of a parameter
 NAME = re.compile(r"    \*\*(\w+)\*\* :")
+#: names of what has got a short signature
+shortened = set()
 
 
 def is_long(what, obj):
@@ -42,8 +45,16 @@ def shorten(app, what, name, obj, options, signature, returns):
     common = [each for each in whole.parameters.values() if each.name in MOST_SET]
     shown = needed + [each for each in common if each not in needed][len(needed) - 6 :]
     short = whole.replace(parameters=shown, return_annotation=whole.empty)
-    short = stringify_signature(short, show_annotation=False)
-    return short.removesuffix(")") + ", ...)", returns
+    shortened.add(name)
+    return stringify_signature(short, show_annotation=False), returns
+
+
+def end_with_dots(app, domain, kind, content):
+    """End short signatures with dots: Sphinx would not read them, and split (16, 16) in two."""
+    for line in content.parent.findall(addnodes.desc_signature):
+        if shortened.intersection(line["ids"]):
+            for parameters in line.findall(addnodes.desc_parameterlist):
+                parameters += addnodes.desc_parameter("", "...")
 
 
 def fold(app, what, name, obj, options, lines):
@@ -69,7 +80,8 @@ def fold(app, what, name, obj, options, lines):
 
 
 def setup(app):
-    """Connect the functions above, the second after numpydoc."""
+    """Connect the functions above, the last after numpydoc."""
     app.connect("autodoc-process-signature", shorten)
+    app.connect("object-description-transform", end_with_dots)
     app.connect("autodoc-process-docstring", fold, priority=900)
     return {"parallel_read_safe": True}

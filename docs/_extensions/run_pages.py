@@ -9,7 +9,7 @@ import re
 
 #: an optional reason, the code
 BLOCK = re.compile(r"(^<!-- not run: [^\n]* -->\n+)?^```python\n(.*?^```)$", re.M | re.S)
-#: the first cell, which is not shown
+#: the first cell, which is not shown. Figures are shown whatever backend MPLBACKEND names
 BEGIN = """\
 ---
 file_format: mystnb
@@ -19,6 +19,7 @@ kernelspec:
 ```{code-cell}
 :tags: [remove-cell]
 
+%%matplotlib inline
 import sys
 
 sys.path[:0] = %r
