@@ -358,6 +358,8 @@ def test_entropies_of_right_and_of_wrong_labels(iris):
     for both in ({}, {"X_other": X, "y": y}):
         with pytest.raises(ValueError, match="X_other and y are not allowed together"):
             EntropyHistogramDisplay.from_estimator(clf, X, **both)
+    with pytest.raises(ValueError, match="X_other of one dimension is not allowed: give labels as"):
+        EntropyHistogramDisplay.from_estimator(clf, X, y)
 
 
 def test_area_under_the_curve_with_ties():

@@ -66,7 +66,7 @@ def rows():
 def test_without_tuning_what_needs_the_maximum_is_refused_by_its_name(model, given):
     """Nothing that was not given is named."""
     name, value = given.replace("'", "").split("=")
-    message = f"^{given} is not allowed: the maximum of {type(model).__name__} is not known; give "
+    message = f"^{given} is not allowed: the maximum of the posterior density is not known; give "
     with pytest.raises(ValueError, match=message):
         sample(model, data=rows(), **({"step_size": 0.1} | {name: value}))
     with pytest.raises(ValueError, match="no curvature; give preconditioner=None or an array"):

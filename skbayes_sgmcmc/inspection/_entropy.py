@@ -141,6 +141,8 @@ class EntropyHistogramDisplay(Display):
         check_int("bins", bins)
         if (X_other is None) == (y is None):
             raise not_allowed("X_other and y are not allowed together, nor neither: give one.")
+        if getattr(X_other, "ndim", 2) == 1:
+            raise not_allowed("X_other of one dimension is not allowed: give labels as y=.")
         last, X, X_other = last_step(estimator, X, X_other)
         if not hasattr(last, "predict_proba"):
             raise not_allowed(f"estimator={last!r} is not allowed: give a classifier.")

@@ -248,8 +248,7 @@ class Tuning:
 
     def _no_map(self, given: str, remedy: str) -> ValueError:
         return not_allowed(
-            f"{given} is not allowed: the maximum of {type(self.model).__name__} is not known; "
-            f"{remedy}."
+            f"{given} is not allowed: the maximum of the posterior density is not known; {remedy}."
         )
 
     def default_sampler(
