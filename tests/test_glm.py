@@ -452,6 +452,13 @@ def test_summaries_show_parameters_in_the_units_of_the_targets(likelihood, names
     for name, power in zip(names, powers, strict=True):
         at = tables[0]["name"].index(name)
         assert tables[1]["mean"][at] == pytest.approx(1000.0**power * tables[0]["mean"][at])
+    draws = reg.sample_posterior()
+    for name in names:  # of the same draws as the others
+        shown = tables[1]["mean"][tables[1]["name"].index(name)]
+        assert draws[name].mean() == pytest.approx(shown)
+    draws = reg.sample_posterior(5, 0)
+    ratio = draws["noise"] / np.exp(draws["log_noise"])
+    assert np.ptp(ratio) < 1e-9 * ratio.mean()
     noise = tables[0]["mean"][tables[0]["name"].index("noise")]
     assert 0.3 < noise < 0.7  # one standard error of the sd of 60 errors is .05
 

@@ -407,6 +407,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> dict[str, Array]:
         """Return draws of the posterior, pooled over the chains.
 
+        Regressors add what ``summary`` shows in other units, such as "noise" to "log_noise".
+
         Parameters
         ----------
         n_samples : int or None, default=None
@@ -422,7 +424,12 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self, "posterior_")
         if n_samples is not None:
             check_int("n_samples", n_samples)
-        return self.posterior_.sample(n_samples, random_state)
+        chosen = self.posterior_.chosen(n_samples, random_state)
+        found: dict[str, Array] = {}
+        for posterior in (self.posterior_, self._in_units()):
+            names = [name for name in posterior.draws if name not in found]
+            found |= {name: posterior.select(name, chosen) for name in names}
+        return found
 
     def summary(self, coverage: float = 0.9) -> Summary:
         """Summarise every parameter by its mean, sd, central interval, ESS, R-hat and MCSE.
