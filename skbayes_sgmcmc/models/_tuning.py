@@ -356,11 +356,12 @@ class ManyModes(Tuning):
     ) -> str:
         """MCLMC for small networks, for tables of many rows and in regression; otherwise pSGLD.
 
-        Given minibatches of few rows are for pSGLD, too: they are too noisy for an energy.
+        Given minibatches of few rows are for pSGLD, too: they are too noisy for an energy. So is
+        the search for a maximum (T = 0), where MCLMC does not move.
         """
         if self.sampler is not None:
             return self.sampler
-        if more_rows or not is_auto(settings.step_size):
+        if more_rows or not is_auto(settings.step_size) or settings.temperature == 0:
             return "psgld"
         if is_auto(settings.batch_size):
             whole = whole or self._small(data) or self._large(data)
