@@ -297,7 +297,7 @@ def test_a_stream():
         clf.partial_fit(X[part], y[part], classes=[0, 1])
     assert clf.posterior_.n_draws == 25  # a step a chunk, of which half is burn-in
     assert clf.score(X[2500:], y[2500:]) > 0.8
-    with pytest.raises(ValueError, match="earlier calls had"):
+    with pytest.raises(ValueError, match="hidden_layer_sizes=11 is not allowed here: the draws"):
         clf.set_params(hidden_layer_sizes=11).partial_fit(X[:50], y[:50])
 
 

@@ -408,7 +408,7 @@ def test_a_stream(name):
             reg.partial_fit(X, y + 0.5)
     other = "poisson" if name != "poisson" else "normal"
     reg.set_params(likelihood=other, noise="infer")
-    with pytest.raises(ValueError, match=f"likelihood='{other}' with noise='infer' is not allowed"):
+    with pytest.raises(ValueError, match=f"likelihood='{other}' is not allowed here: the draws"):
         reg.partial_fit(X, y)
 
 

@@ -395,7 +395,9 @@ def test_partial_fit_goes_on_from_a_warm_fit(stream):
     clf.partial_fit(X[2000:2100], y[2000:2100])
     assert clf._chain_state.memory.rows_seen == 2100
     assert np.abs(clf.coef_ - at).max() < 0.5
-    anew = small().fit(X[:2000], y[:2000]).partial_fit(X[2000:2100], y[2000:2100])
+    anew = small().fit(X[:2000], y[:2000])
+    with pytest.warns(SamplingWarning, match="begins a new stream, and the rows of fit no longer"):
+        anew.partial_fit(X[2000:2100], y[2000:2100])
     assert anew._chain_state.memory.rows_seen == 100
 
 

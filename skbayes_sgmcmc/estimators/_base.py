@@ -20,7 +20,8 @@ from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
 from .._searches import search_file
 from .._sklearn import BaseEstimator
-from .._validation import check_int, check_is_fitted
+from .._validation import check_int
+from . import _reading as reading
 from ._columns import Columns, check_columns_stay
 from ._encoding import PLAIN, Encoding
 from ._fitting import Task, all_or_nothing, extremes_named
@@ -72,6 +73,9 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     #: the state of the chains, if later ones may continue it; and what their parameters mean
     _chain_state: Any = None
     _fitted_as: tuple[Any, ...] | None = None
+    #: parameters of a class that say what draws mean, and the values of all of them in the fit
+    _read_with_draws: tuple[str, ...] = ()
+    _fitted_with: Mapping[str, Any] = MappingProxyType({})
     #: parameters that name columns of X which are no features: one each, or columns of labels
     _column_parameters: tuple[str, ...] = ()
     _label_parameters: tuple[str, ...] = ()
@@ -205,6 +209,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return draws
 
     def _check_stream(self) -> None:
+        reading.check_stream(self)
         if self.checkpoint is not None:
             raise not_allowed(
                 f"checkpoint={self.checkpoint!r} is not allowed in partial_fit: give "
@@ -240,7 +245,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         rows = self._encoded(X, y, sample_weight, first=first, stream=stream, **of_y)
         go_on = not first if stream else self.warm_start and self._continues()
         previous = self._chain_state if go_on else None
-        self._fitted_as = self._meaning()
+        self._fitted_as, self._fitted_with = self._meaning(), reading.parameters(self)
         model = self._make_model(rows, first=first if stream else previous is None)
         # parts of a stream must fit, which draw_part checks
         if not stream and previous and not previous.fits(self.n_chains, model.n_parameters):
@@ -298,7 +303,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _validate_x(self, X: Any) -> Any:
         """X, checked for predictions."""
-        check_is_fitted(self, "posterior_")
+        reading.check_fitted(self)
         return self._validate_rows(X)
 
     def _validate_rows(self, X: Any) -> Any:
@@ -421,7 +426,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         -------
         dict of str to array of shape ``(n_samples, *shape)``
         """
-        check_is_fitted(self, "posterior_")
+        reading.check_fitted(self)
         if n_samples is not None:
             check_int("n_samples", n_samples)
         chosen = self.posterior_.chosen(n_samples, random_state)
@@ -446,16 +451,12 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """
         from ..diagnostics import summary
 
-        check_is_fitted(self, "posterior_")
+        reading.check_fitted(self)
         return summary(self._in_units(), labels=self._labels(), coverage=coverage)
 
     def _in_units(self) -> PosteriorSamples:
         """The draws in the units in which summaries show them."""
         return self.posterior_
-
-    def _ratio_title(self) -> str:
-        """What the exponentials of coefficients are."""
-        return "ratio"
 
     def _labels(self) -> dict[str, list[str]]:
         """Names of the flattened coordinates of each block of draws."""
@@ -484,6 +485,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _torch_module(self, n_draws: int | None = None) -> nn.Module:
         """Predictions as a torch module that averages ``n_draws`` of the pooled draws."""
+        reading.check_fitted(self)
         self._encoding.check_plain("an export")
         if n_draws is not None:
             check_int("n_draws", n_draws, high=self.n_chains_ * self.n_draws_)
@@ -495,10 +497,3 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             f"estimator={type(self).__name__} is not allowed: only classifiers and regressors can "
             "be exported."
         )
-
-    def _feature_labels(self) -> list[str]:
-        return self._columns.feature_labels
-
-    def _given_labels(self) -> list[str]:
-        """Names of the columns of X that the features are made from."""
-        return self._columns.parts()[1]

@@ -17,11 +17,12 @@ from .._data.scaling import center_and_scale, sparse_scale
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
-from .._validation import check_choice, check_is_fitted, is_auto
+from .._validation import check_choice, is_auto
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORICAL_SHAPE, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
+from ._reading import check_fitted
 from ._sense import check_spread, check_strays
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class LinearEstimator(SGMCMCEstimator):
         from .._draws.posterior_samples import PosteriorSamples
         from ..diagnostics import Summary, summary
 
-        check_is_fitted(self, "posterior_")
+        check_fitted(self)
         check_choice("exponentiate", exponentiate, (True, False))
         posterior = self._in_units()
         if not exponentiate:
@@ -201,6 +202,10 @@ class LinearEstimator(SGMCMCEstimator):
     def _ratio_blocks(self) -> list[str]:
         """Blocks of draws that are logarithms of ratios, of odds or rates."""
         return ["coef", "intercept"]
+
+    def _ratio_title(self) -> str:
+        """What the exponentials of coefficients are."""
+        return "ratio"
 
     # names of draws -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ class Perceptron(NetworkEstimator):
 
     hidden_layer_sizes: Any
     activation: str
+    _read_with_draws: tuple[str, ...] = ("hidden_layer_sizes", "activation")
     #: whether rows are dense: features of one unit then share a scale, and ``dtype="auto"`` means
     #: float32 even for few parameters
     _dense = True
@@ -60,7 +61,9 @@ class Perceptron(NetworkEstimator):
         return PosteriorSamples(draws, posterior.weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        return {"scale_weight_1": {"feature": self._given_labels()}} if self._own_inputs() else {}
+        if not self._own_inputs():
+            return {}
+        return {"scale_weight_1": {"feature": self._columns.parts()[1]}}
 
     def _own_inputs(self) -> bool:
         """Whether each input of the fitted network has a learned scale of its own."""

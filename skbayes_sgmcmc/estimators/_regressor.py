@@ -78,7 +78,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
         The target is the posterior given ``total_samples`` rows or, if that is None, given the rows
-        seen so far. The newest ``n_draws`` draws of each chain are kept.
+        seen so far. The newest ``n_draws`` draws of each chain are kept. The first call after
+        ``fit`` starts a new stream, unless ``warm_start=True``.
 
         Parameters
         ----------
@@ -121,6 +122,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     #: names of the likelihoods that the estimator has, and whether it is a GLM
     _likelihoods: tuple[str, ...] = OF_NETWORKS
     _is_glm = False
+    _read_with_draws: tuple[str, ...] = ("likelihood", "noise")
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0
@@ -147,16 +149,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     @property
     def _exact_remedy(self) -> str:  # type: ignore[override]
         return self._family.exact_remedy
-
-    def _check_stream(self) -> None:
-        super()._check_stream()
-        if self._fitted_as is not None and self._fitted_as[0] != self._choice.kind:
-            raise not_allowed(
-                f"likelihood={self.likelihood!r} with noise={self.noise!r} is not allowed: earlier "
-                "calls had another likelihood. Keep theirs, or start a new stream with a clone of "
-                "the estimator.",
-                "a-later-call-of-partial_fit-differs",
-            )
 
     def _with_known(self, X: Any, y: Array) -> Array:
         """Targets, followed by what is known of their rows."""

@@ -172,7 +172,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
         The target is the posterior given ``total_samples`` documents or, if that is None, given the
         documents seen so far. The newest ``n_draws`` draws of each chain are kept. The documents
-        are not stored.
+        are not stored. The first call after ``fit`` starts a new stream, unless
+        ``warm_start=True``.
 
         Parameters
         ----------
@@ -421,7 +422,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         """
         check_is_fitted(self, "posterior_")
         check_int("n", n)
-        names = np.asarray(self._feature_labels() if feature_names is None else feature_names)
+        names = np.asarray(self._columns.feature_labels if feature_names is None else feature_names)
         if names.shape != (self.n_features_in_,):
             raise not_allowed(
                 f"feature_names of shape {names.shape} is not allowed: give {self.n_features_in_} "
@@ -431,4 +432,4 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         topics = list(range(self._n_features_out))
-        return {"components": {"topic": topics, "word": self._feature_labels()}}
+        return {"components": {"topic": topics, "word": self._columns.feature_labels}}

@@ -73,4 +73,4 @@ class Unmixing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimato
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         names = self.get_feature_names_out().tolist()
-        return {"components": {"component": names, "feature": self._feature_labels()}}
+        return {"components": {"component": names, "feature": self._columns.feature_labels}}

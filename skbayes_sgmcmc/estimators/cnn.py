@@ -220,6 +220,10 @@ class BayesianCNNClassifier(CalibratedClassifier):
     (1, 8, 8)
     """
 
+    _read_with_draws = (
+        "conv_channels", "kernel_size", "pool_size", "hidden_layer_sizes", "activation"
+    )  # fmt: skip
+
     def __init__(
         self,
         *,

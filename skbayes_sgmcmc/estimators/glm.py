@@ -251,6 +251,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     _is_glm = True
     _column_parameters = ("exposure", "offset", "n_trials")
     _label_parameters = ("groups",)
+    _read_with_draws = (*_column_parameters, *_label_parameters)
     #: groups, and the centre of the offsets in units of users, of the first fit
     _groupings: groups.Groupings = ()
     _offset_center = 0.0
@@ -490,7 +491,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return named.get(self._family.link, super()._ratio_title())
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        features = {"coef": {"feature": self._feature_labels()}}
+        features = {"coef": {"feature": self._columns.feature_labels}}
         return groups.effect_axes(self._groupings) | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:

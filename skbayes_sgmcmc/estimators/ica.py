@@ -302,7 +302,8 @@ class BayesianICA(Unmixing):
 
         The mean and the whitening are those of the rows of the first call. The target is the
         posterior given ``total_samples`` rows or, if that is None, given the rows seen so far. The
-        newest ``n_draws`` draws of each chain are kept.
+        newest ``n_draws`` draws of each chain are kept. The first call after ``fit`` starts a new
+        stream, unless ``warm_start=True``.
 
         Parameters
         ----------

@@ -343,12 +343,12 @@ class BayesianLogisticRegression(LinearClassifier):
         return f"odds of {classes[1]!r}" if len(classes) == 2 else "odds of the class"
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        two, feature = len(self.classes_) == 2, {"feature": self._feature_labels()}
+        two, feature = len(self.classes_) == 2, {"feature": self._columns.feature_labels}
         label = {"class_label": (self.classes_[1:] if two else self.classes_).tolist()}
         return {"coef": label | feature, "intercept": label} | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
         if len(self.classes_) > 2:
             return super()._labels() | {"intercept": [f"{c}: intercept" for c in self.classes_]}
-        own = {"coef": self._feature_labels(), "intercept": ["intercept"]}
+        own = {"coef": self._columns.feature_labels, "intercept": ["intercept"]}
         return super()._labels() | own

@@ -300,7 +300,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
         The target is the posterior given ``total_samples`` rows or, if that is None, given the rows
-        seen so far. The newest ``n_draws`` draws of each chain are kept.
+        seen so far. The newest ``n_draws`` draws of each chain are kept. The first call after
+        ``fit`` starts a new stream, unless ``warm_start=True``.
 
         Parameters
         ----------

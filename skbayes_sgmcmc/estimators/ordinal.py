@@ -362,5 +362,5 @@ class BayesianOrdinalClassifier(LinearClassifier):
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         cuts = [f"{low}|{high}" for low, high in itertools.pairwise(self.classes_.tolist())]
-        own = {"coef": {"feature": self._feature_labels()}, "cutpoints": {"cut": cuts}}
+        own = {"coef": {"feature": self._columns.feature_labels}, "cutpoints": {"cut": cuts}}
         return own | self._scale_axes()

@@ -105,7 +105,7 @@ class RelevanceDisplay(Display):
             n_features = min(20, len(relevance))
         check_int("n_features", n_features, high=len(relevance))
         if feature_names is None:
-            feature_names = with_column_names(estimator)._given_labels()
+            feature_names = with_column_names(estimator)._columns.parts()[1]
         names = np.asarray(feature_names)
         if names.shape != relevance.shape:
             raise not_allowed(

@@ -1,0 +1,89 @@
+"""Parameters that say what draws mean, such as a likelihood, and that were set after the fit.
+
+Predictions took the new value: with another activation, noise or distribution of times they were
+other numbers without a word, and otherwise a KeyError or an error of shapes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+from _cases import cases
+from sklearn.base import clone
+
+from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
+    BayesianGLMRegressor,
+    BayesianMLPClassifier,
+    BayesianMLPRegressor,
+    SparseBayesianRegressor,
+    StudentT,
+    TorchLikelihood,
+    to_torch,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+TINY = {"n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+X = np.exp(0.3 * RNG.standard_normal((40, 4)))
+Y = X[:, 0] + 0.1 * RNG.random(40)
+LABELS = (np.median(Y) < Y).astype(int)
+T4, T9 = StudentT(df=4.0), StudentT(df=9.0)
+
+
+@cases(
+    "estimator, change",
+    [
+        (BayesianGLMRegressor(likelihood="weibull"), {"likelihood": "log_normal"}),
+        (BayesianGLMRegressor(likelihood=T4), {"likelihood": T9}),
+        (BayesianGLMRegressor(noise=1.0), {"noise": 2.0}),
+        (BayesianGLMRegressor(offset=1), {"offset": 2}),
+        (BayesianGLMRegressor(), {"groups": 1}),
+        (BayesianMLPRegressor(hidden_layer_sizes=3), {"activation": "tanh"}),
+        (BayesianMLPClassifier(hidden_layer_sizes=3), {"hidden_layer_sizes": 4}),
+        (BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=3), {"activation": "tanh"}),
+        (SparseBayesianRegressor(), {"noise": 2.0}),
+    ],
+)
+def test_predictions_need_the_parameters_of_the_fit(estimator, change):
+    estimator = clone(estimator).set_params(**TINY)
+    (name, now), before = *change.items(), estimator.get_params()
+    y = LABELS if hasattr(estimator, "predict_proba") else Y
+    expected = estimator.fit(X, y).predict(X)
+    estimator.set_params(**change)
+    message = re.escape(f"{name}={now!r} is not allowed here: the draws are those of a fit with ")
+    calls = [
+        lambda: estimator.predict(X),
+        estimator.summary,
+        lambda: to_torch(estimator),
+        lambda: estimator.partial_fit(X, y),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=message + re.escape(f"{name}={before[name]!r}")):
+            call()
+    again = pickle.loads(pickle.dumps(estimator)).set_params(**{name: before[name]})
+    np.testing.assert_array_equal(again.predict(X), expected)
+    estimator.fit(X, y).predict(X)
+
+
+def test_parameters_of_sampling_may_change_after_the_fit():
+    reg = BayesianGLMRegressor(**TINY).fit(X, Y)
+    expected = reg.predict(X)
+    reg.set_params(n_draws=7, step_size=0.1, prior_scale=2.0, random_state=1, warm_start=True)
+    np.testing.assert_array_equal(reg.predict(X), expected)
+
+
+def own(outputs):
+    import torch
+
+    return torch.distributions.Normal(outputs[:, 0], 1.0)
+
+
+def test_likelihoods_of_the_users_own_are_the_same_after_loading():
+    reg = BayesianMLPRegressor(hidden_layer_sizes=3, likelihood=TorchLikelihood(own), **TINY)
+    expected = reg.fit(X, Y).predict(X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(reg)).predict(X), expected)
