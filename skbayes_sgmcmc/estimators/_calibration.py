@@ -180,13 +180,15 @@ def first_copies(X: Any, codes: Array) -> Array:
 
 
 def _digests(X: Any) -> Iterator[int]:
-    """A number for each row; of equal rows, the same one."""
-    if sp.issparse(X):
-        for a, b in pairwise(X.indptr):
-            yield hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes()))
-        return
-    for part in gen_batches(X.shape[0], LIMITS.module_rows):
-        yield from (hash(row.tobytes()) for row in np.asarray(X[part]))
+    """A number for each row; of rows that are equal in single precision, the same one."""
+    with np.errstate(over="ignore"):
+        if sp.issparse(X):
+            values = X.data.astype(np.float32)
+            for a, b in pairwise(X.indptr):
+                yield hash((X.indices[a:b].tobytes(), values[a:b].tobytes()))
+            return
+        for part in gen_batches(X.shape[0], LIMITS.module_rows):
+            yield from (hash(row.tobytes()) for row in np.asarray(X[part], dtype=np.float32))
 
 
 def with_one_more_draw(proba: Array, n_draws: int) -> Array:
