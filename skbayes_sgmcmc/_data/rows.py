@@ -14,11 +14,13 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
@@ -317,6 +319,23 @@ def bytes_in_memory(X: Any) -> float:
     """Bytes of an array in memory; infinite for other rows, such as those read from a file."""
     in_memory = isinstance(X, np.ndarray) and file_of(X) is None
     return X.nbytes if in_memory else math.inf
+
+
+def first_equal(X: Any, dtype: Any) -> Array:
+    """For each row, the place of the first one that equals it in this precision."""
+
+    def digests() -> Iterator[int]:
+        if sp.issparse(X):
+            values = X.data.astype(dtype)
+            for a, b in pairwise(X.indptr):
+                yield hash((X.indices[a:b].tobytes(), values[a:b].tobytes()))
+            return
+        for part in gen_batches(X.shape[0], LIMITS.module_rows):
+            yield from (hash(row.tobytes()) for row in np.asarray(X[part], dtype=dtype))
+
+    seen: dict[int, int] = {}
+    with np.errstate(over="ignore"):
+        return np.array([seen.setdefault(key, place) for place, key in enumerate(digests())])
 
 
 def state_of(file: Any) -> tuple[int, int, int] | None:

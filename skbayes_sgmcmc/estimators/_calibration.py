@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
-from sklearn.utils import gen_batches
 
 from .._callbacks import leave_callbacks
-from .._data.rows import bytes_in_memory
+from .._data.rows import bytes_in_memory, first_equal
 from .._exceptions import SamplingError, silent, warn
 from .._limits import LIMITS
 from .._validation import check_random_state, is_auto
@@ -174,21 +170,8 @@ def first_copies(X: Any, codes: Array) -> Array:
     Copies have equal values and labels. If some rows have equal values only, as in tables of a few
     categories, rows of equal values are observations of their own, and none is a copy.
     """
-    seen: dict[int, int] = {}
-    first = np.array([seen.setdefault(key, place) for place, key in enumerate(_digests(X))])
+    first = first_equal(X, np.float32)  # as networks see them
     return first if np.array_equal(codes[first], codes) else np.arange(len(codes))
-
-
-def _digests(X: Any) -> Iterator[int]:
-    """A number for each row; of rows that are equal in single precision, the same one."""
-    with np.errstate(over="ignore"):
-        if sp.issparse(X):
-            values = X.data.astype(np.float32)
-            for a, b in pairwise(X.indptr):
-                yield hash((X.indices[a:b].tobytes(), values[a:b].tobytes()))
-            return
-        for part in gen_batches(X.shape[0], LIMITS.module_rows):
-            yield from (hash(row.tobytes()) for row in np.asarray(X[part], dtype=np.float32))
 
 
 def with_one_more_draw(proba: Array, n_draws: int) -> Array:

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from .._data.chain_random import ChainRandom
+from .._data.rows import first_equal
 from .._limits import LIMITS
 
 Array = NDArray[Any]
@@ -97,11 +98,5 @@ class RowSpace:
 
 def _different(X: Any) -> tuple[Any, Array]:
     """The rows without repetitions, and the place of each row of X among them."""
-    if not sp.issparse(X):
-        rows, place = np.unique(X, axis=0, return_inverse=True)
-        return rows, place.ravel()
-    ends = zip(X.indptr[:-1], X.indptr[1:], strict=True)
-    keys = [(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends]
-    first = {key: row for row, key in reversed(list(enumerate(keys)))}
-    places = {key: j for j, key in enumerate(first)}
-    return X[list(first.values())], np.array([places[key] for key in keys])
+    kept, place = np.unique(first_equal(X, X.dtype), return_inverse=True)
+    return X[kept], place
