@@ -24,7 +24,10 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+pytestmark = [
+    pytest.mark.slow,  # an example of the gallery starts a cluster in every check of a change
+    pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
+]
 
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 20, "thinning": 1, "random_state": 0, "n_jobs": 2}
 #: seconds after which a fit that takes less than one is taken to hang
@@ -101,7 +104,6 @@ def marked(augment, **options):
     return BayesianModuleClassifier(module, sample_parameters="all", augment=augment, **run)
 
 
-@pytest.mark.slow
 def test_the_chain_of_a_worker_that_is_killed_is_drawn_again(client, tmp_path):
     """By another worker, from its seed: the draws are those of this machine to the bit."""
     X, y = make_classification(200, 5, random_state=0)
@@ -115,7 +117,6 @@ def test_the_chain_of_a_worker_that_is_killed_is_drawn_again(client, tmp_path):
         np.testing.assert_array_equal(there.posterior_[name], draws)
 
 
-@pytest.mark.slow
 def test_with_a_checkpoint_the_chain_of_a_killed_worker_goes_on(client, tmp_path):
     """It is killed in its second chunk of steps: the first, 1,024 steps, is not taken again."""
     X, y = make_classification(200, 5, random_state=0)
@@ -133,7 +134,6 @@ def test_with_a_checkpoint_the_chain_of_a_killed_worker_goes_on(client, tmp_path
     assert 1024 <= whole - resumed < 1030  # a few calls are a start's
 
 
-@pytest.mark.slow
 def test_draws_of_ray_are_those_of_this_machine():
     """Two workers on this machine, one chain each, where ray is installed: to the bit."""
     ray = pytest.importorskip("ray")

@@ -49,7 +49,7 @@ ESTIMATORS = [
     BayesianMLPRegressor(
         hidden_layer_sizes=8, dtype="float64", n_draws=10, n_chains=2, burn_in=20, thinning=1
     ),
-    BayesianICA(**SHORTER),
+    BayesianICA(density="logistic", max_steps=30, n_chains=2),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
 ]
 
@@ -63,6 +63,7 @@ OTHERS = [
     BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
     BayesianGLMRegressor(**SMALL),
     BayesianOrdinalClassifier(**SMALL),
+    BayesianICA(**SHORTER),
     BayesianMLPClassifier(hidden_layer_sizes=8, dtype="float64", **SHORT),
     BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
     BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),

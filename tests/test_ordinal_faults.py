@@ -54,6 +54,7 @@ def test_default_fits_of_separated_classes_are_right(name):
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error::skbayes_sgmcmc.SamplingWarning")
 def test_a_wide_prior_of_separated_classes():
     """Coefficients of iris: means within 0.1 sd, sds within 10% of HMC with 48,000 draws.

@@ -92,6 +92,7 @@ def test_default_estimator_has_the_true_posterior(name):
     np.testing.assert_allclose(p, REFERENCES[f"{name}/proba_mean"], rtol=0, atol=0.025)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["breast_cancer", pytest.param("australian", marks=needs_data)])
 def test_psgld_has_the_true_posterior_where_it_is_not_refused(name):
     """Its run is 200 relaxations of the slowest direction: an ESS of 400 for the worst coordinate.

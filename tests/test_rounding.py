@@ -122,6 +122,9 @@ CASES = {
 }
 
 
+#: these take the most time, and others are like them
+SLOW = ("mlp classifier", "module regressor", "dpfa", "distilled", "sparse classifier")
+
 #: name -> a bound in errors, where chains contract, or draw each state afresh
 CONTRACT = {"glm, normal": 1e-4, "glm, poisson": 1e-4, "ordinal": 1e-4}
 
@@ -147,7 +150,9 @@ def test_every_estimator_has_a_case():
     assert fitted == {type(estimator) for estimator, _ in CASES.values()}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES]
+)
 def test_rounding_of_the_rows_does_not_matter(name):
     """The same random numbers in the same posterior: chains that contract stay together to 1e-6 of
     an sd. Bound: one Monte Carlo standard error (regressors: a twentieth of the predictive sd,

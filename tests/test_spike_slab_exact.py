@@ -24,7 +24,7 @@ from skbayes_sgmcmc import (
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "benchmarks"))
 from _inclusion import PROBLEMS, exact_inclusion, make_problem
 
-QUICK = ("few rows", "regression, low noise")
+QUICK = ("regression, low noise",)
 
 
 def estimator(name, **parameters):
@@ -60,6 +60,7 @@ def test_default_inclusion_probabilities_are_exact(name):
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_a_rare_class_has_wide_spikes():
     """53 of 6,000 rows, and an effect of 7.6 standard errors: with both adaptations it is found.
 
@@ -77,7 +78,8 @@ def test_a_rare_class_has_wide_spikes():
 
 @pytest.mark.statistical
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-@pytest.mark.parametrize("adaptation", ["auto", pytest.param("sa", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("adaptation", ["auto", "sa"])
 def test_many_rows_in_minibatches_do_not_widen_the_posterior(adaptation):
     """The noise of minibatches adds a fifth to the variance, and so a tenth to the sds.
 
@@ -100,6 +102,7 @@ def test_many_rows_in_minibatches_do_not_widen_the_posterior(adaptation):
 # warnings -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_delta_that_runs_away_warns_with_a_remedy_that_helps():
     """Of "sa", whose delta cannot come back from zero; of the default and of the remedies, not."""
     X, y, *_ = make_problem("few rows", 0)
@@ -130,6 +133,7 @@ def test_delta_may_run_away_to_one():
     assert "every weight" in text and "a larger b" in text
 
 
+@pytest.mark.slow
 def test_spikes_that_hold_all_effects_warn_with_a_remedy_that_helps():
     """Sigma that is adapted in classification makes the spikes as wide as the coefficients."""
     X, y = load_breast_cancer(return_X_y=True)

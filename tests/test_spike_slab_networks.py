@@ -42,6 +42,7 @@ def network(**settings):
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_hidden_layers_find_the_features_of_a_nonlinear_function():
     """Each chain uses both, in units of its own. Others are left out by longer runs only."""
     X, y = waves()
