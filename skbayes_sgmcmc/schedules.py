@@ -401,7 +401,7 @@ class MixingDistance(BaseEstimator):
 
     A draw is kept each time the step sizes since the last draw add up to a distance D0. Collection
     starts when the sampling threshold alpha_t first falls below ``noise_ratio``, and D0 is the step
-    size at that time.
+    size at that time. Steps that only explore do not count.
 
     Parameters
     ----------

@@ -229,6 +229,22 @@ def test_mixing_distance_collects_by_the_sum_of_step_sizes():
     assert posterior.weights is None
 
 
+def test_mixing_distance_counts_no_step_that_explores():
+    """Steps without noise neither give draws nor bring the next one nearer."""
+    schedule, distance = Cyclical(0.5, n_cycles=3, exploration=0.5), 0.6
+    thinning = MixingDistance(n_steps=60, distance=distance)
+    _, theta = travel(schedule, thinning=thinning, burn_in=0, n_draws=60)
+    etas, exploring = values(schedule, 60), schedule.exploring(np.arange(60), 60)
+    expected, since = [], 0.0
+    for eta, explores, position in zip(etas, exploring, np.cumsum(etas), strict=True):
+        since += 0.0 if explores else eta
+        if since > distance:
+            expected.append(position)
+            since = 0.0
+    assert len(expected) >= 3
+    np.testing.assert_allclose(theta, expected, rtol=1e-12)
+
+
 def test_a_users_own_schedule():
     class Odd(Schedule):
         """0.1 at even steps and 0.2 at odd ones."""

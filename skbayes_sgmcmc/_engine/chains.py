@@ -348,20 +348,20 @@ class Chains:
         if not isinstance(thinning, MixingDistance):
             done = steps + 1 - burn_in
             return np.asarray((done > 0) & (done % thinning == 0) & ~exploring)
-        cursor = self.cursor
-        if cursor.distance is None and steps[-1] >= burn_in:
+        cursor, keep = self.cursor, np.zeros(len(steps), dtype=bool)
+        sampling = np.flatnonzero(~exploring)
+        if cursor.distance is None and steps[-1] >= burn_in and len(sampling):
             if thinning.distance is not None:
                 cursor.distance = thinning.distance
             elif self.alpha is not None:
                 state = {name: tensor[:1] for name, tensor in self.model_state.items()}
-                theta, eta = self.target.to_theta(self.phi[:1]), float(etas[0])
+                theta, eta = self.target.to_theta(self.phi[:1]), float(etas[sampling[0]])
                 if self.alpha(theta, state, eta) < thinning.noise_ratio:
                     cursor.distance = eta
-        keep = np.zeros(len(steps), dtype=bool)
         if cursor.distance is None:
             return keep
-        for j, eta in enumerate(etas):
-            cursor.travelled += float(eta)
+        for j in sampling:
+            cursor.travelled += float(etas[j])
             if steps[j] >= burn_in and cursor.travelled > cursor.distance:
                 keep[j], cursor.travelled = True, 0.0
         return keep
