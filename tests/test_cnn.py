@@ -197,6 +197,22 @@ def test_images_of_another_shape_are_refused():
         clf.predict(np.zeros((0, 8, 8)))
 
 
+@cases("shape", [(8, 8, 3), (8, 8, 1), (12, 9, 4)])
+def test_images_with_their_channels_last_are_refused(shape):
+    """Else rows of pixels would be taken for channels, and the fit would be poor."""
+    images, labels = np.zeros((20, *shape)), np.arange(20) % 2
+    clf = BayesianCNNClassifier(conv_channels=2, **SHORT)
+    with pytest.raises(ValueError, match=r"channels seem to be last. Give .*np.moveaxis\(X, -1, 1"):
+        clf.fit(images, labels)
+    assert clf.set_params(image_shape=shape).fit(images, labels).image_shape_ == shape
+
+
+@cases("shape", [(4, 8, 8), (3, 8, 3), (8, 20, 1), (8, 1, 4)])
+def test_images_that_only_look_like_it_are_taken(shape):
+    clf = BayesianCNNClassifier(conv_channels=2, **SHORT)
+    assert clf.fit(np.zeros((20, *shape)), np.arange(20) % 2).image_shape_ == shape
+
+
 def test_augmentation_is_for_sampling_only():
     """It sees every minibatch, with the chains' random numbers; predictions are on clean rows."""
     seen = []

@@ -35,6 +35,12 @@ def test_a_density_that_mixes_rows_of_theta_is_refused(density, message):
         short(density, 4, n_chains=4)
 
 
+@pytest.mark.parametrize("extra", [1.0, {"norm": 2.0}, None])
+def test_a_density_that_returns_more_is_refused(extra):
+    with pytest.raises(ValueError, match=r"^log_density returned tuple for theta of shape"):
+        short(lambda theta: (normal(theta), extra), 2)
+
+
 def test_a_random_density_is_not_taken_for_one_that_mixes_rows():
     """Two calls of it differ, too."""
     noise = torch.Generator().manual_seed(0)

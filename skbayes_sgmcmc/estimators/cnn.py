@@ -315,6 +315,17 @@ class BayesianCNNClassifier(CalibratedClassifier):
                 )
             self._check_kernel(shape)
 
+    def _check_order(self, shape: tuple[int, int, int]) -> None:
+        """Refuse what looks like images with their channels last, which would be convolved so."""
+        first, second, last = shape
+        colours = last in (3, 4) and last < second
+        if first > 4 and (colours or (last == 1 and first == second)):
+            raise not_allowed(
+                f"X with images of shape {shape} is not allowed: their channels seem to be last. "
+                "Give (n, channels, height, width), by np.moveaxis(X, -1, 1); or, if there are "
+                f"{first} channels, image_shape={shape}."
+            )
+
     def _check_kernel(self, shape: tuple[int, ...]) -> None:
         side = min((side for side in shape[1:] if side > 1), default=self.kernel_size)
         if self.kernel_size > side:
@@ -379,6 +390,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
                 )
             return given[0], given[1], given[2]
         if shape is not None:
+            self._check_order(shape)
             self._check_kernel(shape)
             return shape
         side = math.isqrt(n_features)

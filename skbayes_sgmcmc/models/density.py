@@ -123,12 +123,17 @@ class DensityModel(Model):
         return dict(aux)
 
 
-def _shape(found: Any) -> tuple[int, ...]:
-    return tuple(np.shape(found.detach() if isinstance(found, Tensor) else found))
+def _shape(found: Any) -> tuple[int, ...] | None:
+    """Shape of a tensor or an array or what could be one; None of what has no shape."""
+    try:
+        return tuple(np.shape(found.detach() if isinstance(found, Tensor) else found))
+    except (TypeError, ValueError, RuntimeError):  # such as a tuple of a tensor and something else
+        return None
 
 
 def _described(found: Any) -> str:
-    return f"{type(found).__name__} of shape {_shape(found)}"
+    shape, kind = _shape(found), type(found).__name__
+    return kind if shape is None else f"{kind} of shape {shape}"
 
 
 def _refused(message: str) -> ValueError:
