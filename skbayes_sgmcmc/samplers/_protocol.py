@@ -273,7 +273,7 @@ class Sampler(BaseEstimator):
         return 1.0 / eta
 
     def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
-        """The eta at which a force that acts for one step throws a chain over this distance.
+        """The eta that lets a force, in one step, move a chain by this distance.
 
         Both are in coordinates where the posterior is standard normal, with T = 1.
         """

@@ -2,8 +2,8 @@
 Ask for the label that teaches most
 ===================================
 
-Labels are expensive, rows are not. Rows on which the posterior disagrees with itself are worth more
-than rows drawn at random, and more than rows that are merely undecided.
+Labels are expensive, rows are not. The most useful rows to label are those where draws of the
+posterior disagree: they teach more than random rows, and more than rows that are merely undecided.
 """
 
 # %%

@@ -6,8 +6,8 @@ Two pictures tell whether a regressor's intervals can be believed, and what is w
 """
 
 # %%
-# Targets whose noise grows with the first feature. One model has the same noise for all rows; in
-# the other, a network predicts the noise, too.
+# The noise of the targets grows with the first feature. One model has the same noise for all rows;
+# the other is a network that predicts the noise, too.
 
 import matplotlib.pyplot as plt
 import numpy as np

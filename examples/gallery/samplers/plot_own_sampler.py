@@ -7,9 +7,8 @@ package works with it.
 """
 
 # %%
-# Tamed Langevin dynamics (Brosse et al. 2019) is SGLD whose drift has a largest length: the
-# gradient g is divided by 1 + η|g|, for each coordinate, so that a huge gradient cannot throw a
-# chain away.
+# Tamed Langevin dynamics (Brosse et al. 2019) is SGLD with a bounded drift: each coordinate of the
+# gradient g is divided by 1 + η|g|, so that a huge gradient cannot throw a chain away.
 #
 # ``theta`` has the shape (chains, parameters) and is changed in place. ``step.gradient`` is that of
 # the mean potential, ``step.noise`` is ηT/N, and ``step.xi`` is standard normal noise.
