@@ -49,11 +49,11 @@ table and fit; "lowest" is the coverage of the worst of them.
 
 **Rows.** Nothing is tuned. The negative binomial model is the README's call. It is told the family
 that the sales have here; where the family is wrong, so are the intervals. `BayesianMLPRegressor`
-has its defaults and treats the sales as real numbers. CatBoost takes the categories as they are,
-with gaps as a category of their own, and has its defaults, 1,000 trees. "stopped early": a fifth of
-the past days says when to stop, after 50 trees without progress. `RMSEWithUncertainty` learns the
-sd of a normal distribution, and `Poisson` has the quantiles of a Poisson distribution around the
-prediction.
+has its defaults and treats the sales as real numbers. CatBoost (1.2.10) takes the categories as
+they are, with gaps as a category of their own, and has its defaults, 1,000 trees. "stopped early":
+a fifth of the past days says when to stop, after 50 trees without progress. `RMSEWithUncertainty`
+learns the sd of a normal distribution, and `Poisson` has the quantiles of a Poisson distribution
+around the prediction.
 
 {verdict}
 """

@@ -222,7 +222,7 @@ class PSGLD(Sampler):
         return self.cap
 
     def rates(self, step: Step) -> Tensor | None:
-        """The prior's rates by which the bound on G is to be divided, if any."""
+        """The prior's rates, which divide the bound on G, if any."""
         return step.prior_rates if self.cap is None else None
 
     def _least_root(self, step: Step) -> Any:

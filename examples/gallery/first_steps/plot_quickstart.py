@@ -60,8 +60,8 @@ print(f"bake the expected number: {mean_cost:.2f} a day")
 print(f"bake the 0.75 quantile:   {cost(reg.predict_quantiles(table[future], [0.75])[:, 0]):.2f}")
 
 # %%
-# One table may be luck. :doc:`Ten such bakeries </results/bakery>`, with expected values over each new
-# day instead of one outcome, and with nothing tuned:
+# One table may be luck. :doc:`Ten such bakeries </results/bakery>`, with nothing tuned, and with
+# expected values over each new day instead of one outcome:
 #
 # ====================================  ===================  ==============  =============
 # model                                 90% intervals cover  interval score  cost of a day
