@@ -7,8 +7,9 @@ decisions that take the uncertainty into account, and a network that is unsure a
 """
 
 # %%
-# The table is made here: a bakery's days, with the loaves sold on each. It has text, gaps and a
-# number, and the counts vary more than a Poisson distribution allows.
+# The table is simulated. Each row is a day of a bakery, and the target is the number of loaves
+# sold. Columns are text with gaps, and a number. The counts vary more than a Poisson distribution
+# allows.
 
 import matplotlib.pyplot as plt
 import numpy as np

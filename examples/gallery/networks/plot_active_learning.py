@@ -60,7 +60,7 @@ for pool in range(n_pools):
 
 # %%
 # With few labels there is little to choose between the rules. Then the epistemic rule pulls ahead.
-# Entropy spends its questions on hopeless rows, and learns less than labels that are drawn by lot.
+# Entropy spends its questions on hopeless rows, and learns less than with random rows.
 
 n_labels = 10 + 5 * np.arange(n_rounds)
 print("labels   " + "".join(f"{n:7}" for n in n_labels))

@@ -39,8 +39,8 @@ class TamedLangevin(Sampler):
 
 
 # %%
-# First a density with a known answer. Its tails are so steep that plain SGLD, which starts far out,
-# is thrown out of the world by its first steps. Tamed steps walk in.
+# First a density with a known answer. Its tails are so steep that plain SGLD, started far out,
+# diverges in its first steps. Tamed steps walk in.
 
 
 def log_density(theta):
@@ -58,8 +58,8 @@ for name, sampler in samplers.items():
         print(f"{name}: {str(error).partition('(')[0]}")
 
 # %%
-# The same class is a sampler of every estimator, minibatches, schedules and all. Its step size is a
-# number, because nothing is known of what suits it. The features are rotated and scaled first
+# The same class works in every estimator, with minibatches and schedules. Its step size is a
+# number, because there is no rule for a new sampler. The features are rotated and scaled first
 # (whitened), as the default sampler does by itself.
 
 X, y = load_breast_cancer(return_X_y=True)
