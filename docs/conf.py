@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
+    "sphinx.ext.viewcode",  # the source, without which a link to it needs a public address
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",

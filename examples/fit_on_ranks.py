@@ -1,4 +1,4 @@
-"""One fit on several processes, each of which reads its part of every minibatch.
+"""One fit on several processes; each reads its part of every minibatch.
 
 torchrun --nproc-per-node 2 examples/fit_on_ranks.py
 """

@@ -1,10 +1,10 @@
 """Images in files, which worker processes read while the features are computed.
 
-Nothing is downloaded: if the folder SKBAYES_DATA has cifar10_jpeg.npz (CIFAR-10 as JPEG files, with
-where each begins), 8,000 of them are written to a folder, else JPEG files of scikit-learn's scanned
-digits. A small convolutional network learns the classes 0 to 4 with torch's own DataLoader. Its
-last layer is then sampled for the classes 5 to 9 from the same kind of dataset, of which no more
-than some minibatches are in memory. It takes a minute on one core.
+Nothing is downloaded: if the folder SKBAYES_DATA has cifar10_jpeg.npz (CIFAR-10 as JPEG files, and
+the position of each), 8,000 of them are written to a folder; otherwise, scikit-learn's scanned
+digits are, as JPEG files. A small convolutional network learns the classes 0 to 4 with torch's own
+DataLoader. Its last layer is then sampled for the classes 5 to 9 from the same kind of dataset,
+with only a few minibatches in memory. It takes a minute on one core.
 
 python examples/image_files.py
 """
@@ -34,7 +34,7 @@ def write_files(folder):
 
 
 def write_cifar(folder, data):
-    """Images of 3 x 32 x 32 pixels, whose files are in one array of bytes."""
+    """Images of 3 x 32 x 32 pixels, with all files in one array of bytes."""
     with np.load(data) as arrays:
         files, starts, y = (arrays[f"{name}_train"] for name in ("bytes", "offsets", "y"))
     for i in np.random.default_rng(0).permutation(len(y))[:8000]:

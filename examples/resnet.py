@@ -1,4 +1,4 @@
-"""A residual network with a posterior, of which nine weights in ten are zero.
+"""A residual network with a posterior and with nine weights in ten at zero.
 
     python examples/resnet.py
 
@@ -21,7 +21,7 @@ WIDTHS, BLOCKS = (1, 2, 4), 3
 
 
 class Block(nn.Module):
-    """Two convolutions of 3 x 3, to whose output the input is added.
+    """Two convolutions of 3 x 3, with the input added to their output.
 
     Where the images become smaller the input has every second pixel, and zeros for new channels, so
     that shortcuts have no weights.

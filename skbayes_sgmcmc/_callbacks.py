@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -59,18 +60,25 @@ class ProgressLine:
         now = time.monotonic()
         if self.first is None:
             self.first = now, step  # a fit that resumes does not begin at 0
-        parts = [f"{100 * step // n_steps:3d}%", f"step {step} of {n_steps}"]
-        began, start = self.first
-        if start < step < n_steps:
-            left = round((now - began) * (n_steps - step) / (step - start))
-            parts.append(f"{left // 60}:{left % 60:02d} left")
-        parts += [f"{name} {value:.3g}" for name, value in self.figures.items()]
         done = "#" * (BLOCKS * step // n_steps)  # plain characters, which every screen has
         bar = f"|{done:.<{BLOCKS}}| " if self.screen else ""
-        text = f"[{self.name}] {bar}{', '.join(parts)}"
+        percent, count = f"{100 * step // n_steps:3d}%", f", step {step} of {n_steps}"
+        began, start = self.first
+        figures = [f"{name} {value:.3g}" for name, value in self.figures.items()]
+        if start < step < n_steps:
+            left = round((now - began) * (n_steps - step) / (step - start))
+            figures.insert(0, f"{left // 60}:{left % 60:02d} left")
+        rest = "".join(f", {each}" for each in figures)
+        texts = [f"[{self.name}] {bar}{percent}{count}{rest}",
+                 f"[{self.name}] {bar}{percent}{rest}",
+                 f"[{self.name}] {percent}{rest}", f"{percent}{rest}"]  # fmt: skip
         if self.screen:
-            print("\r" + text.ljust(self.width), end="", flush=True)
+            # what fills more than one line of a terminal cannot be renewed
+            room = columns_of(sys.stdout) - 1
+            text = next((each for each in texts if len(each) <= room), texts[-1][:room])
+            print("\r" + text.ljust(min(self.width, room)), end="", flush=True)
         else:
+            text = texts[0]
             print(text, flush=True)
         self.width = len(text)
 
@@ -84,6 +92,14 @@ def is_screen(stream: Any) -> bool:
     """Whether a line of the stream can be renewed: that of a terminal or of a notebook."""
     notebook = type(stream).__module__.partition(".")[0] == "ipykernel"
     return notebook or bool(getattr(stream, "isatty", bool)())
+
+
+def columns_of(stream: Any) -> int:
+    """Width of a terminal; more than any line where it is not known, as in a notebook."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or sys.maxsize
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize
 
 
 def leave_callbacks(estimator: Any) -> None:

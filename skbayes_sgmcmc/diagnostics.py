@@ -258,7 +258,7 @@ def sampling_threshold(
     root : array of shape (n_parameters, n_parameters) or (n_parameters,), or None, default=None
         Root of the preconditioner M. None means the identity.
     friction : float or None, default=None
-        Friction alpha of SGHMC, by which the ratio is divided.
+        Friction alpha of SGHMC. The ratio is divided by it.
 
     Returns
     -------

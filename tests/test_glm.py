@@ -461,6 +461,10 @@ def test_summaries_show_parameters_in_the_units_of_the_targets(likelihood, names
     assert np.ptp(ratio) < 1e-9 * ratio.mean()
     noise = tables[0]["mean"][tables[0]["name"].index("noise")]
     assert 0.3 < noise < 0.7  # one standard error of the sd of 60 errors is .05
+    with pytest.raises(
+        KeyError, match=r"'noise' .* log_noise.* sample_posterior\(\) has its draws"
+    ):
+        reg.posterior_["noise"]
 
 
 @tiny_fits

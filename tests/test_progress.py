@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from itertools import pairwise
@@ -193,6 +194,21 @@ def test_a_terminal_has_one_line(monkeypatch):
     bars = [re.search(r"\|(#*\.*)\|", each)[1] for each in shown]
     parts = [20 * int(step) // int(steps) for _, _, step, steps, *_ in lines_of("\n".join(shown))]
     assert bars == ["#" * part + "." * (20 - part) for part in parts]
+
+
+@pytest.mark.parametrize("columns", [100, 80, 30])
+def test_a_line_fits_into_a_narrow_terminal(columns, monkeypatch):
+    """A longer one would begin a new line each time; the number of steps is left out first."""
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(Terminal, "fileno", lambda self: 1, raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda file: os.terminal_size((columns, 24)))
+    BayesianLogisticRegression(**STEPS, verbose=1, compiled=False).fit(X, y)
+    shown = sys.stdout.getvalue().strip("\n").split("\r")[1:]
+    assert max(map(len, shown)) < columns
+    assert all(len(old.rstrip()) <= len(new) for old, new in pairwise(shown))
+    ends = [text for text in shown if "100%" in text]
+    assert ends and all("step" not in text for text in ends)
+    assert all(("R-hat" in text) == (columns >= 80) for text in ends)
 
 
 def test_notebooks_and_terminals_are_screens():

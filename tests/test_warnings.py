@@ -163,7 +163,7 @@ def test_every_warning_of_a_fit_names_its_estimator(data, torn):
     random = BayesianModuleClassifier(lambda: nn.Sequential(nn.Linear(5, 2), nn.Dropout()), **run)
     for estimator, fit, said in (
         (hot, lambda: hot.fit(X, X[:, 0]), "The steps of MCLMC are too large"),
-        (words, lambda: words.fit(X, np.array(["a", "b"])[y]), "ordered by the alphabet"),
+        (words, lambda: words.fit(X, np.array(["a", "b"])[y]), "in alphabetical order"),
         (topics, lambda: topics.fit(np.abs(X)), "not whole numbers"),
         (torn, lambda: torn.fit(X, y), "1 of 2 chains diverged"),
         (random, lambda: random.fit(X, y), "dropout or other random layers"),

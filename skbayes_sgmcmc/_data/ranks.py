@@ -151,6 +151,6 @@ class NoRandom:
     def __getattr__(self, name: str) -> Any:
         raise not_allowed(
             f"data_parallel is not allowed with {self._name}: its gradient draws random numbers "
-            "for every row, of which each rank has others. Fit it in one process.",
+            "for every row, and ranks have different rows. Fit it in one process.",
             "ranks-are-missing-or-differ",
         )

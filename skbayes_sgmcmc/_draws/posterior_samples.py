@@ -117,7 +117,10 @@ class PosteriorSamples:
     def _stored(self, name: str) -> Array:
         if name not in self.draws:
             raise explained(
-                KeyError(f"{name!r} is not the name of any draws: {', '.join(self.draws)} are.")
+                KeyError(
+                    f"{name!r} is not the name of any draws: {', '.join(self.draws)} are. If "
+                    "summary() of the estimator shows it, then sample_posterior() has its draws."
+                )
             )
         return self.draws[name]
 

@@ -157,7 +157,7 @@ def check_plan(plan: Plan, sampler: Sampler, *, step_known: bool) -> None:
         raise not_allowed(
             f"temperature 0 is not allowed with sampler={type(sampler).__name__}, and the "
             "schedules of this run reach it: give a temperature that stays positive, and a "
-            "step_size whose schedule does not explore."
+            "schedule of step_size without exploration."
         )
 
 

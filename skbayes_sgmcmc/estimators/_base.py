@@ -469,8 +469,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         """Blocks (draws, rows) of log p(row | draw), in the order of the rows."""
         raise not_allowed(
-            f"X and y are not allowed with {type(self).__name__}, whose log likelihood of rows is "
-            "not known: give neither."
+            f"X and y are not allowed with {type(self).__name__}, because the log likelihood of "
+            "rows is not known: give neither."
         )
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:

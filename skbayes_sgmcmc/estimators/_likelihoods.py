@@ -179,8 +179,8 @@ class Choice:
             return
         if not self.family.standardised:
             raise not_allowed(
-                f"noise={noise!r} is not allowed with likelihood={self.name!r}, whose variance "
-                "follows from the mean: give noise='infer', or likelihood='normal'."
+                f"noise={noise!r} is not allowed with likelihood={self.name!r}: its variance "
+                "follows from the mean. Give noise='infer', or likelihood='normal'."
             )
         if isinstance(noise, Real):
             low, high = BOUNDS.smallest_data, BOUNDS.largest_data

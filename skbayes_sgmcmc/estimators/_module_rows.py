@@ -36,8 +36,8 @@ def layout_of(X: Any, input_shape: Any, standardize: bool) -> Layout:
     if is_several(X):
         if input_shape is not None:
             raise not_allowed(
-                f"input_shape={input_shape!r} is not allowed with several arrays, whose "
-                "rows reach the module in the shapes that they have: give input_shape=None."
+                f"input_shape={input_shape!r} is not allowed with several arrays: their "
+                "rows reach the module in the shapes that they have. Give input_shape=None."
             )
         return Layout.of(X)
     shaped = shape_in(X) is not None

@@ -112,8 +112,8 @@ class NetworkEstimator(SGMCMCEstimator):
             if _is_cold(self.temperature):
                 warn(
                     f"prior_scale={scales!r} with temperature={self.temperature!r}: below 1 the "
-                    "most probable scales of a network are those at which its weights vanish, and "
-                    "its predictions are the same for all rows. Give prior_scale='fan_in'.",
+                    "most probable scales of a network make its weights vanish, and its "
+                    "predictions are the same for all rows. Give prior_scale='fan_in'.",
                     "the-fit-does-not-describe-its-data",
                 )
         self._sparsity.check(self.temperature)
@@ -387,7 +387,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         if self._sparsity.prior is not None and named:
             raise not_allowed(
                 f"noise={self.noise!r} is not allowed with a spike-and-slab prior: give "
-                "noise='infer', with which the prior's sigma is also the noise, or a number."
+                "noise='infer', so that the prior's sigma is also the noise, or a number."
             )
         super()._check_together(settings)
 

@@ -61,7 +61,7 @@ class TimesRegressor(BayesianRegressor):
         """
         if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
             raise not_allowed(
-                "y with bounds is not allowed in score, whose R² needs the times themselves: take "
+                "y with bounds is not allowed in score: R² needs the times themselves. Take "
                 "predict_log_density(X, y).mean() as the score.",
                 SECTION,
             )

@@ -220,15 +220,15 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         super()._check_together(settings)
         if self.init == "map" and self.parametrization == "expanded_mean":
             raise not_allowed(
-                "init='map' is not allowed with parametrization='expanded_mean', whose target has "
-                "no maximum: give init='random', or parametrization='expanded_natural'."
+                "init='map' is not allowed with parametrization='expanded_mean': its target has "
+                "no maximum. Give init='random', or parametrization='expanded_natural'."
             )
         plain = isinstance(self.temperature, Real) and self.temperature == 1.0
         if self.parametrization == "expanded_mean" and not plain:
             raise not_allowed(
                 f"temperature={self.temperature!r} is not allowed with "
-                "parametrization='expanded_mean', whose target is improper at temperatures other "
-                "than 1: give temperature=1.0, or parametrization='expanded_natural'."
+                "parametrization='expanded_mean': its target is improper at temperatures other "
+                "than 1. Give temperature=1.0, or parametrization='expanded_natural'."
             )
         if self.prior == "normal" and self.parametrization == "expanded_mean":
             raise not_allowed(

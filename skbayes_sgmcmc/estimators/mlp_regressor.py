@@ -50,13 +50,13 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         "auto": "learned" with the normal prior, except at temperatures between 0 and 1, otherwise
         "fan_in".
     likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
-        Distribution of the targets: "normal"; "student_t", whose heavy tails reduce the influence
-        of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; for counts, "poisson"
-        or "negative_binomial", whose mean is m exp(f(x)) with m the mean of y, and linear in f(x)
-        above m + sd(y), and with more zeros "zero_inflated_poisson" or
-        "zero_inflated_negative_binomial"; or for amounts that are exactly zero in some rows,
-        "tweedie" or ``Tweedie(power=1.5)``, with means as those of counts. Any other distribution
-        is a :class:`TorchLikelihood`.
+        Distribution of the targets: "normal"; "student_t", with heavy tails that reduce the
+        influence of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; for counts,
+        "poisson" or "negative_binomial", and with more zeros "zero_inflated_poisson" or
+        "zero_inflated_negative_binomial"; for amounts that are exactly zero in some rows,
+        "tweedie" or ``Tweedie(power=1.5)``. Means of counts and amounts are m exp(f(x)), where m is
+        the mean of y; above m + sd(y) they are linear in f(x). Any other distribution is a
+        :class:`TorchLikelihood`.
     noise : "auto", "infer", "heteroscedastic" or float, default="auto"
         Standard deviation sigma of the noise. A number, in units of y, holds for all outputs.
         "infer": each output has its own sigma with the prior log(sigma / 0.3 sd(y)) ~ N(0, 1), or

@@ -55,8 +55,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
         each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
         except at temperatures between 0 and 1, otherwise "fan_in". If a last layer is sampled as a
-        linear model of features, "auto" with a normal prior is the one number under which the data
-        are likeliest, ``prior_scale_``.
+        linear model of features, "auto" with a normal prior is the one number that makes the data
+        most likely, ``prior_scale_``.
     prior_center : {0, "module"}, default=0
         Centre of the prior. "module": the weights of the module that was given. Not allowed with a
         spike-and-slab prior or pruning.

@@ -300,7 +300,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
         found = next((each for each in map(declared_order, given) if each is not None), None)
         if found is None and labels.dtype.kind in "OUST":
             warn(
-                f"y holds strings, whose classes are ordered by the alphabet: "
+                f"y holds strings, so the classes are in alphabetical order: "
                 f"{np.unique(labels).tolist()}, the lowest first. Give an ordered Categorical of "
                 "pandas, or numbers, such as those of OrdinalEncoder(categories=[...]), to set "
                 "their order.",

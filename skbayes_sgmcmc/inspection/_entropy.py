@@ -116,8 +116,8 @@ class EntropyHistogramDisplay(Display):
         X_other : array or CSR matrix of shape (n_other, n_features), or None, default=None
             Rows of another kind.
         y : array of shape (n_samples,) or None, default=None
-            Labels of X, in place of ``X_other``: the second set are then the rows whose predicted
-            label is wrong, and the first set the others.
+            Labels of X, in place of ``X_other``. The rows of X are then divided into those with a
+            correct prediction (the first set) and those with a wrong one (the second).
         kind : {"total", "aleatoric", "epistemic"}, default="total"
             "total": entropy of the averaged probabilities. "aleatoric": the part that would remain
             if the parameters were known. "epistemic": the difference, which is due to disagreement

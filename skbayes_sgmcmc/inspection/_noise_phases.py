@@ -19,8 +19,8 @@ from ._common import Array, Display, pyplot
 class NoisePhaseDisplay(Display):
     """Variances per step of the gradient noise and of the injected noise, along a schedule.
 
-    While the noise of the minibatches is the larger one, a chain optimises. Once the injected noise
-    is far above it in every coordinate, the chain samples its posterior (Welling & Teh 2011,
+    While the noise of the minibatches dominates, a chain optimises. Once the injected noise is far
+    above it in every coordinate, the chain samples its posterior (Welling & Teh 2011,
     figure 2 left).
 
     Create a display with :meth:`from_estimator` or :meth:`from_covariance`.
@@ -28,7 +28,7 @@ class NoisePhaseDisplay(Display):
     Parameters
     ----------
     steps : array of shape (n_points,)
-        Steps at which the variances are known.
+        Step numbers of the variances.
     smallest, largest : array of shape (n_points,)
         Variance of the gradient noise in the coordinates where it is smallest and largest.
     injected : array of shape (n_points,)
@@ -87,7 +87,7 @@ class NoisePhaseDisplay(Display):
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
         """Plot the phases of a fit.
 
-        With a preconditioner, the coordinates are those in which the injected noise is the same in
+        With a preconditioner, coordinates are scaled such that the injected noise is the same in
         all directions.
 
         Parameters

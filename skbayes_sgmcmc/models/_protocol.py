@@ -72,7 +72,7 @@ class Anchor:
     hessian : array of shape (n_parameters, n_parameters) or None
         Slope of this sum in theta - center. None for constant control variates.
     rows : dict of str to Tensor, default={}
-        Other figures of each row, with which ``walls`` and ``remainders`` need not read the rows.
+        Other figures of each row, so that ``walls`` and ``remainders`` need not read the rows.
     center : array of shape (n_parameters,) or None, default=None
         Their centre, if it is not that of the coordinates.
     """

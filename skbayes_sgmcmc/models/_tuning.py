@@ -158,7 +158,7 @@ class Tuning:
     guessed = False
     #: values of ``init`` that need the posterior's maximum even without whitened coordinates
     central_starts: tuple[str, ...] = ("map",)
-    #: exponent with which the step sizes of a stream fall. It is less than 1 if the information in
+    #: exponent of the decay of a stream's step sizes. It is less than 1 if the information in
     #: later rows depends on what was learned from the first rows, which must then be forgotten
     forgetting = 1.0
 

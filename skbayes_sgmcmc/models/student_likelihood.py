@@ -32,8 +32,8 @@ class StudentT(Parametric):
     ----------
     df : "infer" or float, default="infer"
         Degrees of freedom :math:`\nu > 2` of all outputs. The fewer, the heavier are the tails.
-        "infer": each output has its own, with the prior log((df - 2) / 8) ~ N(0, 1), whose median
-        is 10. This is what ``likelihood="student_t"`` means.
+        "infer": each output has its own, with the prior log((df - 2) / 8) ~ N(0, 1) and so the
+        median 10. This is what ``likelihood="student_t"`` means.
 
     Examples
     --------

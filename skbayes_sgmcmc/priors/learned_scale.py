@@ -45,12 +45,11 @@ class LearnedScale(BaseEstimator):
     N(0, s^2), and after integrating s out a multivariate t distribution with 2a degrees of freedom.
     Gibbs sampling draws the scales along with the weights.
 
-    In linear models, all coefficients are one group, or those of each feature are one. In tables,
-    those of a column of categories are a group of their own, whose "auto" is a shape of 2 and the
-    scale of as many features, in units of the linear predictor. The scales are integrated out while
-    sampling, and drawn for every kept draw. Other scales are relative to one over the standard
-    deviation of the feature: the prior sd of coefficient j is s / sd(x_j), so that the units of the
-    features do not matter.
+    In linear models, either all coefficients are one group, or each feature has its own. Scales are
+    relative to the spread of the feature: the prior sd of coefficient j is s / sd(x_j), so that the
+    units of the features do not matter. In tables, each column of categories is a separate group.
+    Its scale is in units of the linear predictor, and "auto" gives it the shape 2 and the s_0 of
+    as many features. The scales are integrated out while sampling, and drawn for every kept draw.
 
     Parameters
     ----------

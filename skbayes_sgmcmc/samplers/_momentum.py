@@ -39,8 +39,8 @@ class MomentumSampler(EnergyTuned):
     def check_integrator(self, name: str, integrator: str) -> None:
         if integrator == "euler" and self.diffusion is None and self.friction >= 2.0:
             raise not_allowed(
-                f"{name}.friction={self.friction!r} is not allowed with integrator='euler', whose "
-                "steps multiply momenta by 1 - friction: give less than 2, such as 0.1, or "
+                f"{name}.friction={self.friction!r} is not allowed with integrator='euler': its "
+                "steps multiply momenta by 1 - friction. Give less than 2, such as 0.1, or "
                 "integrator='splitting'."
             )
 
@@ -92,7 +92,7 @@ class MomentumSampler(EnergyTuned):
         return self.friction_of(step)
 
     def thermostat(self, state: State, step: Step, s: float) -> None:
-        """Move the friction towards the value at which the kinetic energy has its target mean."""
+        """Move the friction until the kinetic energy has its target mean."""
 
     def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
         if step.noise == 0.0:

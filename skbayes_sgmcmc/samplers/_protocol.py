@@ -204,7 +204,7 @@ class Sampler(BaseEstimator):
         """Adapt the state after the schedule has changed eta by the factor ``ratio``."""
 
     def numbers(self, step: Step) -> tuple[Any, ...]:
-        """Numbers of a step, beside eta and T, by which its operations differ from another's.
+        """Numbers of a step, besides eta and T, that decide about its operations.
 
         A step that was recorded on a GPU holds for steps with the same numbers.
         """
@@ -223,7 +223,7 @@ class Sampler(BaseEstimator):
         """Use eta itself from now on, whatever step size an earlier run has found."""
 
     def gradient(self, theta: Tensor, state: State, step: Step) -> Tensor:
-        """The stochastic gradient g, from which the sampler may learn its step size."""
+        """The stochastic gradient g; a sampler may learn its step size from it."""
         return step.gradient(theta)
 
     def euler(self, theta: Tensor, state: State, step: Step) -> Tensor | None:
@@ -249,7 +249,7 @@ class Sampler(BaseEstimator):
     def own_preconditioner(
         self, mean_square: NDArray[Any], prior_curvature: float
     ) -> NDArray[Any] | None:
-        """The diagonal by which the sampler will precondition; None if it has no rule for it.
+        """The diagonal preconditioner that the sampler will use; None if it has no rule for it.
 
         ``mean_square`` of shape (n_parameters,) is the mean square of the likelihood's part of the
         gradient g. ``prior_curvature`` is described in :class:`Step`.
@@ -273,7 +273,7 @@ class Sampler(BaseEstimator):
         return 1.0 / eta
 
     def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
-        """The eta at which a force that acts for one step throws a chain over this distance.
+        """The eta that lets a force, in one step, move a chain by this distance.
 
         Both are in coordinates where the posterior is standard normal, with T = 1.
         """

@@ -45,8 +45,8 @@ class PSGLD(Sampler):
         The step uses at least 0.01 times the square of this gradient for V, so that no gradient
         counts more than tenfold.
     divergence : bool, default=False
-        Add Gamma while V adapts, with which chains of ``adapt="always"`` are exact as eta goes to
-        0. It needs a second gradient in each step, of the same rows.
+        Add Gamma while V adapts. Chains of ``adapt="always"`` are then exact as eta goes to 0. It
+        needs a second gradient in each step, of the same rows.
     cap : float or None, default=None
         Upper bound on G. None derives the bound from the model's prior, such that
         eta G / (N sigma^2) <= 1/2. 1/lambda is no bound.
@@ -222,7 +222,7 @@ class PSGLD(Sampler):
         return self.cap
 
     def rates(self, step: Step) -> Tensor | None:
-        """The prior's rates by which the bound on G is to be divided, if any."""
+        """The prior's rates, which divide the bound on G, if any."""
         return step.prior_rates if self.cap is None else None
 
     def _least_root(self, step: Step) -> Any:

@@ -28,9 +28,8 @@ class SGNHT(ThermostatSampler):
     diffusion : float or None, default=None
         D of Li et al. (2016). If given, alpha = D h = D sqrt(eta/N) replaces ``friction``.
     mass : float or "auto", default="auto"
-        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2, with which the thermostat relaxes
-        in a few 1/alpha steps. The published value is 1.0, with which it needs about
-        alpha N / eta steps.
+        Thermostat mass mu > 0. "auto" is (eta/N) / (0.3 alpha)^2: the thermostat relaxes in a
+        few 1/alpha steps. With the published value, 1.0, it needs about alpha N / eta steps.
     initial_friction : float or None, default=None
         Initial value of a, which is xi_0 h in the papers' symbols. None means alpha.
 

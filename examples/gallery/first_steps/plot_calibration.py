@@ -9,7 +9,7 @@ over all classifiers that the rows allow is the remedy.
 # %%
 # Eighty rows with twenty features train each classifier, and 2,000 rows test it. One such
 # experiment would show chance as much as calibration, so there are five. The classes are drawn from
-# a logistic regression, so that no model is at a disadvantage but the forest.
+# a logistic regression, so only the forest is at a disadvantage.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -22,8 +22,8 @@ reg = BayesianGLMRegressor(random_state=0).fit(X, y)
 print(reg.summary())
 
 # %%
-# ``r_hat`` near 1 says that the chains agree; ``ess`` is the number of independent draws that the
-# draws are worth.
+# ``r_hat`` near 1 says that the chains agree; ``ess`` is the number of independent draws that
+# would give the same precision.
 
 # %%
 # The intervals of ``s1`` (total cholesterol) and ``s2`` (low-density lipoproteins) are the widest.

@@ -2,8 +2,8 @@
 A search over step sizes, and its learning curves
 =================================================
 
-An estimator whose step size is a number is searched like any other. Learning curves show what a
-step size buys: how soon the averaged prediction is good, and how good it ends.
+A step size given as a number can be searched like any other parameter. Learning curves show what
+it buys: how soon the averaged prediction is good, and how good it becomes.
 """
 
 # %%

@@ -2,8 +2,8 @@
 Ask for the label that teaches most
 ===================================
 
-Labels are expensive, rows are not. Rows on which the posterior disagrees with itself are worth more
-than rows drawn at random, and more than rows that are merely undecided.
+Labels are expensive, rows are not. The most useful rows to label are those where draws of the
+posterior disagree: they teach more than random rows, and more than rows that are merely undecided.
 """
 
 # %%
@@ -60,7 +60,7 @@ for pool in range(n_pools):
 
 # %%
 # With few labels there is little to choose between the rules. Then the epistemic rule pulls ahead.
-# Entropy spends its questions on hopeless rows, and learns less than labels that are drawn by lot.
+# Entropy spends its questions on hopeless rows, and learns less than with random rows.
 
 n_labels = 10 + 5 * np.arange(n_rounds)
 print("labels   " + "".join(f"{n:7}" for n in n_labels))

@@ -55,8 +55,8 @@ clf = BayesianModuleClassifier(
 
 # %%
 # Rivals: a logistic regression on the same features, and one on the pixels. Digits are so simple,
-# and this network so small, that pixels are the better features; of a large network and photographs
-# the opposite is true. What counts here is the comparison on the same features.
+# and this network so small, that pixels are the better features. For a large network and
+# photographs, the opposite is true. What counts here is the comparison on the same features.
 
 with torch.no_grad():
     features = pretrained[:-1]

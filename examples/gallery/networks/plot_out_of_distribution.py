@@ -51,8 +51,8 @@ doubt = [models["posterior"].predict_uncertainty(rows).epistemic for rows in (X_
 print(f"{'posterior, epistemic':42}{roc_auc_score(labels, np.concatenate(doubt)):8.3f}")
 
 # %%
-# The histograms show how sure each model is, and below are the unknown digits of which the
-# posterior is most and least sure. The most certain ones do look like a known digit.
+# The histograms show how sure each model is. Below them are the unknown digits with the smallest
+# and the largest epistemic uncertainty. The most certain ones do look like a known digit.
 
 order = np.argsort(doubt[1])
 fig, axes = plt.subplot_mosaic(

@@ -39,10 +39,10 @@ for name, model in {"posterior": clf, "network": network, "forest": forest}.item
 
 # %%
 # Far from all rows, the single network is as sure as in the middle of a moon, and the forest nearly
-# so. Between the moons the posterior's uncertainty is aleatoric; where no row has been it is
+# so. Between the moons the posterior's uncertainty is aleatoric; where there are no rows it is
 # epistemic, and largest where the networks draw the boundary in different ways. It is not large
-# everywhere: a network extends what it has learned along straight lines, and a region in which all
-# networks do so in the same way looks certain.
+# everywhere: a network extends what it has learned along straight lines, and where all
+# networks do so in the same way, they look certain.
 
 panels = {
     "Posterior: P(class 1)": (clf.predict_proba(plane)[:, 1], "p"),

@@ -6,8 +6,8 @@ Two pictures tell whether a regressor's intervals can be believed, and what is w
 """
 
 # %%
-# Targets whose noise grows with the first feature. One model has the same noise for all rows; in
-# the other, a network predicts the noise, too.
+# The noise of the targets grows with the first feature. One model has the same noise for all rows;
+# the other is a network that predicts the noise, too.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,8 +37,8 @@ for model in (linear, network):
     print(f"{type(model).__name__:22} error {error:.2f}, inside {inside:.0%}, NLL {nll:.2f}")
 
 # %%
-# On the left, the share of targets inside intervals of every probability. The intervals of the
-# linear model with few percent are too wide, because it takes one noise for quiet and for loud rows
+# On the left, the share of targets inside intervals of every probability. The linear
+# model's intervals of low probability are too wide, because it has one noise for all rows
 # (the band is two standard errors). On the right, why: its intervals (grey) have the same width
 # everywhere, and targets outside of them (crosses) are all on one side of the picture. Those of the
 # network follow the residuals.

@@ -7,8 +7,8 @@ that learns the noise along with the mean has intervals that are wide only where
 """
 
 # %%
-# The data are simulated, so that the right answer is known: a wave whose noise grows from left to
-# right, with a gap in the middle.
+# The data are simulated, so the right answer is known: a wave with noise that grows from left to
+# right, and with a gap in the middle.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -49,8 +49,8 @@ reg = BayesianMLPRegressor(
 ).fit(load[:, None], years)
 
 # %%
-# The nearest model without a likelihood of one's own is a gamma regression, whose shape is the same
-# for all loads. The mean log density of new machines decides between the two; larger is better.
+# The nearest model without a custom likelihood is a gamma regression, which has the same shape for
+# all loads. The mean log density of new machines decides between the two; larger is better.
 
 gamma = BayesianGLMRegressor(likelihood="gamma", n_draws=250, random_state=0)
 gamma.fit(load[:, None], years)

@@ -64,8 +64,8 @@ print("ESS  ", effective_sample_size(posterior, "theta").round())
 print("accepted", posterior.statistics["acceptance_rate"].mean().round(2))
 
 # %%
-# Draws of curves, and the dose at which half of the animals respond. A normal approximation would
-# miss the long tail on the right, which is what matters to whoever sets the dose.
+# Left: draws of the curve. Right: the dose that half of the animals respond to. A normal
+# approximation would miss the long tail on the right, which matters most to whoever sets the dose.
 
 grid = np.geomspace(0.05, 100, 300)
 theta = torch.tensor(posterior["theta"].reshape(-1, 4))

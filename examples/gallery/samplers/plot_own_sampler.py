@@ -7,9 +7,8 @@ package works with it.
 """
 
 # %%
-# Tamed Langevin dynamics (Brosse et al. 2019) is SGLD whose drift has a largest length: the
-# gradient g is divided by 1 + η|g|, for each coordinate, so that a huge gradient cannot throw a
-# chain away.
+# Tamed Langevin dynamics (Brosse et al. 2019) is SGLD with a bounded drift: each coordinate of the
+# gradient g is divided by 1 + η|g|, so that a huge gradient cannot throw a chain away.
 #
 # ``theta`` has the shape (chains, parameters) and is changed in place. ``step.gradient`` is that of
 # the mean potential, ``step.noise`` is ηT/N, and ``step.xi`` is standard normal noise.
@@ -40,8 +39,8 @@ class TamedLangevin(Sampler):
 
 
 # %%
-# First a density with a known answer. Its tails are so steep that plain SGLD, which starts far out,
-# is thrown out of the world by its first steps. Tamed steps walk in.
+# First a density with a known answer. Its tails are so steep that plain SGLD, started far out,
+# diverges in its first steps. Tamed steps walk in.
 
 
 def log_density(theta):
@@ -59,8 +58,8 @@ for name, sampler in samplers.items():
         print(f"{name}: {str(error).partition('(')[0]}")
 
 # %%
-# The same class is a sampler of every estimator, minibatches, schedules and all. Its step size is a
-# number, because nothing is known of what suits it. The features are rotated and scaled first
+# The same class works in every estimator, with minibatches and schedules. Its step size is a
+# number, because there is no rule for a new sampler. The features are rotated and scaled first
 # (whitened), as the default sampler does by itself.
 
 X, y = load_breast_cancer(return_X_y=True)

@@ -33,9 +33,9 @@ rng = np.random.default_rng(0)
 ((X_test, y_test),) = chunks(1, rng)
 
 # %%
-# Each call of ``partial_fit`` sees one chunk. Rows are kept until a Gaussian says the same, which
-# is then the prior of later ones. A first chunk of 500 rows gives few draws, of which the fit would
-# warn.
+# Each call of ``partial_fit`` sees one chunk. Rows are kept until a Gaussian can replace them, and
+# it is then the prior for later rows. A first chunk of 500 rows gives few draws; the warning about
+# them is expected.
 
 warnings.simplefilter("ignore", SamplingWarning)
 clf = BayesianLogisticRegression(prior_scale=3.0, n_draws=200, random_state=0)

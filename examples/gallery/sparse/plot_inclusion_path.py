@@ -37,9 +37,9 @@ alphas, path, _ = lasso_path(X, y - y.mean())
 print("kept by the cross-validated lasso:", np.count_nonzero(lasso.coef_))
 
 # %%
-# The sparse regression samples coefficients together with which of them are in the slab. The
-# "Gibbs" variant draws the memberships from their conditional distributions, so that inclusion
-# probabilities are those of the model's posterior.
+# The sparse regression samples the coefficients, and at the same time which of them belong to the
+# slab. The "Gibbs" variant draws the memberships from their conditional distributions, so that the
+# inclusion probabilities are those of the model's posterior.
 
 reg = SparseBayesianRegressor(
     prior=SpikeSlab(adaptation="gibbs"), burn_in=5000, n_draws=100, thinning=20, random_state=0

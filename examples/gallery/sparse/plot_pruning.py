@@ -7,10 +7,10 @@ out of a finished network cannot.
 """
 
 # %%
-# A network with 50 hidden units has 3,700 weights for the digits. ``prune`` sets the smallest ones
-# to zero during the sampling, more and more of them, until the given fraction is zero. The rival is
-# a network of scikit-learn whose smallest weights are set to zero after training. One short chain
-# for each fraction is enough to compare.
+# A network with 50 hidden units has 3,700 weights for the digits. During sampling, ``prune`` sets
+# more and more of the smallest ones to zero, until the given fraction is reached. The rival is a
+# network of scikit-learn that loses its smallest weights after training. One short chain for each
+# fraction is enough to compare.
 
 import pickle
 import warnings

@@ -110,7 +110,7 @@ for name, proba in readers.items():
 # -------------------
 #
 # Nothing in the rule knows of foreign fields. A reader that stays sure of them puts nonsense into a
-# data base, without a trace. The shuffled pixels are the extreme case. Neither reader is safe: what
+# database, without a trace. The shuffled pixels are the extreme case. Neither reader is safe: what
 # the layers below have never seen, they may turn into the features of a digit, and only the last
 # layer is sampled here.
 

@@ -59,7 +59,7 @@ for i in order:
 print("correlations of FastICA:", np.sort(quality(fast.transform(X))[0])[::-1].round(3))
 
 # %%
-# Components from the most certain to the least. The three real voices are found, and the last two
+# Components from the most certain to the least. The three other sources are found, and the last two
 # are marked as not determined. The scale of the bars is logarithmic.
 
 fig, axes = plt.subplot_mosaic(

@@ -75,7 +75,8 @@ for k in np.argsort(-share)[:3]:
 
 # %%
 # The bars are the probabilities of the most frequent words of six topics, with 90% intervals. The
-# draws are of one chain: another chain would number the topics otherwise, and find some others.
+# draws are of one chain: another chain would number the topics differently, and find some
+# different ones.
 
 TopicDisplay.from_estimator(
     lda,

@@ -48,8 +48,8 @@ class LinearMomentum(Accelerator):
             return "it needs a full matrix as preconditioner."
         if target.model.linear_rows(target.data) is None:
             return (
-                "it is for rows in memory with one predictor, whose likelihood has compiled "
-                "slopes, and for normal priors whose scales have no scale in common."
+                "it is for rows in memory with one predictor and a likelihood with compiled "
+                "slopes, and for normal priors without a common scale of scales."
             )
         return why_no_cpu(recipe)
 

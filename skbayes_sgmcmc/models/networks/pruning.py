@@ -34,7 +34,7 @@ class Pruning(BaseEstimator):
         f, in steps. With "auto", the fraction reaches 0.99 S after a third of the steps that follow
         ``start``.
     start : int or "auto", default="auto"
-        Step k_0 after which the fraction begins to grow. "auto" is a quarter of the run.
+        Step k_0: the fraction grows from here on. "auto" is a quarter of the run.
     interval : int, default=50
         Number of steps from one choice of the pruned coefficients to the next.
     layers : "auto", "all" or list of str, default="auto"
