@@ -338,7 +338,7 @@ def test_part_of_a_stream_stands_for_all_of_it(problem, gradient):
     phi = estimated.from_theta(theta)
     every_row = np.arange(N_ROWS)[:, None]
     average = batch_gradients(estimated, phi, every_row).mean(0)
-    pulled = estimated.coordinates.pull_back(expected)
+    pulled = estimated.coordinates.pull_back(expected, theta)
     np.testing.assert_allclose(average, pulled, rtol=1e-9, atol=1e-10)
 
 

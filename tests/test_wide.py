@@ -87,7 +87,7 @@ def test_coordinates_with_few_changed_directions_are_those_of_the_full_matrix(co
     phi = torch.from_numpy(rng.standard_normal((4, 7)))
     torch.testing.assert_close(few.to_theta(phi), full.to_theta(phi))
     torch.testing.assert_close(few.from_theta(few.to_theta(phi)), phi)
-    torch.testing.assert_close(few.pull_back(phi.clone()), full.pull_back(phi.clone()))
+    torch.testing.assert_close(few.pull_back(phi.clone(), phi), full.pull_back(phi.clone(), phi))
 
 
 def test_eigenvalues_that_stand_apart_are_found_with_their_vectors():

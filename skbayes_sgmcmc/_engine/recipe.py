@@ -228,7 +228,8 @@ def _target(problem: Problem, values: AutoValues, temperature: float) -> Target:
     coordinates, model = None, problem.model
     if values.root is not None:
         center = np.zeros(model.n_parameters) if values.center is None else values.center
-        coordinates = Coordinates.from_arrays(center, values.root, problem.like, values.few)
+        given = center, values.root, problem.like, values.few
+        coordinates = Coordinates.from_arrays(*given, model.scaled)
     return Target(
         model,
         problem.data,

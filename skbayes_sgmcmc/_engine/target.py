@@ -50,16 +50,26 @@ class Coordinates:
     columns V (P, r) and numbers c (r,), the latter is diag(root) (1 - V diag(c) V'), where a few
     directions have another length. A matrix with few numbers that are not zero is kept as a CSR
     matrix, too, with its transpose.
+
+    With ``scaled`` = m, j, the first m numbers w of theta have a scale with the logarithm theta_j,
+    and w over its scale is linear in phi: with l = theta_j - center_j, w is not center + away, but
+    exp(l) (center + away - l center), which is the same for small l.
     """
 
     center: Tensor
     root: Tensor
     few: tuple[Tensor, Tensor] | None = None
     sparse: tuple[Any, Any] | None = None
+    scaled: tuple[int, int] | None = None
 
     @classmethod
     def from_arrays(
-        cls, center: Array, root: Array, like: Tensor, few: tuple[Array, Array] | None = None
+        cls,
+        center: Array,
+        root: Array,
+        like: Tensor,
+        few: tuple[Array, Array] | None = None,
+        scaled: tuple[int, int] | None = None,
     ) -> Coordinates:
         def sent(array: Array) -> Tensor:
             return torch.from_numpy(array).to(like)
@@ -69,7 +79,7 @@ class Coordinates:
         if root.ndim == 2 and like.device.type == "cpu" and is_sparse(root):
             csr = sp.csr_matrix(root.astype(dtype_name(like.dtype)))
             pair = csr, csr.T.tocsr()
-        return cls(sent(np.asarray(center)), sent(root), changed, pair)
+        return cls(sent(np.asarray(center)), sent(root), changed, pair, scaled)
 
     def to(self, dtype: torch.dtype) -> Coordinates:
         """The same coordinates in another precision."""
@@ -77,7 +87,7 @@ class Coordinates:
         pair = self.sparse
         if pair is not None:
             pair = pair[0].astype(dtype_name(dtype)), pair[1].astype(dtype_name(dtype))
-        return Coordinates(self.center.to(dtype), self.root.to(dtype), few, pair)
+        return Coordinates(self.center.to(dtype), self.root.to(dtype), few, pair, self.scaled)
 
     def _changed(self, phi: Tensor) -> Tensor:
         """(1 - V diag(c) V') phi."""
@@ -93,10 +103,29 @@ class Coordinates:
         return self._changed(phi) * self.root if self.root.ndim == 1 else phi @ self.root.t()
 
     def to_theta(self, phi: Tensor) -> Tensor:
-        return self.offset(phi).add_(self.center)
+        theta = self.offset(phi).add_(self.center)
+        if self.scaled is not None:
+            m, log_factor = self.scaled[0], self.log_factor(theta)[..., None]
+            theta[..., :m] -= log_factor * self.center[:m]
+            theta[..., :m] *= torch.exp(log_factor)
+        return theta
+
+    def log_factor(self, theta: Tensor) -> Tensor:
+        """Logarithms (...) of what numbers of theta are multiplied by."""
+        assert self.scaled is not None
+        j = self.scaled[1]
+        return theta[..., j] - self.center[j]
+
+    def log_det(self, theta: Tensor) -> Tensor | float:
+        """Logarithm of the determinant of theta's derivative by phi, but for a constant."""
+        return 0.0 if self.scaled is None else self.scaled[0] * self.log_factor(theta)
 
     def from_theta(self, theta: Tensor) -> Tensor:
         away = theta - self.center
+        if self.scaled is not None:
+            m, log_factor = self.scaled[0], self.log_factor(theta)[:, None]
+            plain = theta[:, :m] * torch.exp(-log_factor)
+            away[:, :m] = plain - (1.0 - log_factor) * self.center[:m]
         if self.root.ndim == 2:
             return torch.linalg.solve(self.root, away.t()).t().contiguous()
         away = away / self.root
@@ -105,7 +134,14 @@ class Coordinates:
         V, c = self.few
         return away + (away @ V).mul_(c / (1.0 - c)) @ V.t()
 
-    def pull_back(self, g: Tensor) -> Tensor:
+    def pull_back(self, g: Tensor, theta: Tensor, share: float = 0.0) -> Tensor:
+        """The gradient by phi of what has the gradient g by theta, less share * :meth:`log_det`."""
+        if self.scaled is not None:
+            m, j = self.scaled
+            g = g.clone()
+            g[:, j] += (g[:, :m] * theta[:, :m]).sum(1) - share * m
+            g[:, :m] *= torch.exp(self.log_factor(theta))[:, None]
+            g[:, j] -= g[:, :m] @ self.center[:m]
         if self.sparse is not None:
             return _times(self.sparse[1], g)
         return self._changed(g.mul_(self.root)) if self.root.ndim == 1 else g @ self.root
@@ -238,8 +274,10 @@ class Target:
         return theta if self.coordinates is None else self.coordinates.from_theta(theta)
 
     def potential(self, phi: Tensor) -> Tensor:
-        """Mean potential u over all data, shape (chains,)."""
-        return -self._log_joint(self.to_theta(phi)) / self.n
+        """Mean potential u of phi over all data, shape (chains,)."""
+        theta = self.to_theta(phi)
+        moved = 0.0 if self.coordinates is None else self.coordinates.log_det(theta)
+        return -(self._log_joint(theta) + moved) / self.n
 
     def log_joint(self, theta: Array) -> Array:
         """log p(theta) + log p(data | theta) of positions (draws, n_parameters), shape (draws,)."""
@@ -333,7 +371,9 @@ class Evaluator:
                 data_part.addmm_(theta - target._center, target._anchor_hessian)
         if self._likelihood is not None:
             g.add_(self._likelihood)
-        return (g if coordinates is None else coordinates.pull_back(g)).to(phi.dtype)
+        if coordinates is not None:
+            g = coordinates.pull_back(g, theta, 1.0 / target.n)
+        return g.to(phi.dtype)
 
     def value_and_gradient(self, phi: Tensor) -> tuple[Tensor, Tensor]:
         """The mean potential of the minibatch, (chains,) in float64, and g at phi."""
@@ -351,7 +391,10 @@ class Evaluator:
         value += rows
         if self._likelihood is not None:
             g.add_(self._likelihood)
-        return value, g if target.coordinates is None else target.coordinates.pull_back(g)
+        if target.coordinates is None:
+            return value, g
+        value -= target.coordinates.log_det(theta) / target.n
+        return value, target.coordinates.pull_back(g, theta, 1.0 / target.n)
 
     def variance(self, phi: Tensor) -> Tensor:
         """Variance of g over minibatches, estimated from the gradients of the current one's rows.
@@ -369,7 +412,8 @@ class Evaluator:
         theta = phi if coordinates is None else coordinates.to_theta(phi)
         rows = self.target.model.row_gradients(theta, self.batch, self.state, self.rng)
         if coordinates is not None:
-            rows = coordinates.pull_back(rows.flatten(0, 1)).view_as(rows)
+            each = theta.repeat_interleave(rows.shape[1], 0)
+            rows = coordinates.pull_back(rows.flatten(0, 1), each).view_as(rows)
         mean = rows.sum(1, keepdim=True).div_(n)
         self._add_up(mean)
         square = rows.sub_(mean).square_().sum(1)

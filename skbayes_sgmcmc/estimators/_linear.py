@@ -126,13 +126,17 @@ class LinearEstimator(SGMCMCEstimator):
         return 1.0 / self._x_scale
 
     def _run(self, task: Task) -> None:
+        super()._run(replace(task, model=self._in_coordinates(task)))
+
+    def _in_coordinates(self, task: Task) -> Any:
+        """The model in coordinates of its coefficients that suit the rows."""
         settings = task.settings
         alone = not task.stream and not self.warm_start  # other rows span another space
         free = (settings.step_size, settings.gradient, settings.preconditioner, settings.init)
-        if alone and settings.temperature == 1.0 and all(map(is_auto, free)):
-            features = self._columns.of_features(task.rows.x)
-            task = replace(task, model=task.model.in_space_of(features, task.rows.weight))
-        super()._run(task)
+        if not (alone and settings.temperature == 1.0 and all(map(is_auto, free))):
+            return task.model
+        features = self._columns.of_features(task.rows.x)
+        return task.model.in_space_of(features, task.rows.weight)
 
     def _check_run(self, run: Run) -> None:
         super()._check_run(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -281,12 +280,13 @@ class BayesianLogisticRegression(LinearClassifier):
 
         return RotatedLogisticModel
 
-    def _run(self, task: Task) -> None:
-        rows, kept = task.rows, task.stream or self.warm_start
+    def _in_coordinates(self, task: Task) -> Any:
+        model, rows = super()._in_coordinates(task), task.rows
         # chains that may go on, in a stream or a warm start, stay in the user's coordinates
-        if not kept and self._may_rotate(rows.x, task.settings):
-            task = replace(task, model=task.model.for_features(rows.x, rows.weight))
-        super()._run(task)
+        kept = task.stream or self.warm_start
+        if kept or model.row_space is not None or not self._may_rotate(rows.x, task.settings):
+            return model
+        return model.for_features(rows.x, rows.weight)
 
     def _may_rotate(self, X: Any, settings: Settings) -> bool:
         """Whether rows may be rotated: no setting is about coordinates, and a copy is small."""

@@ -73,6 +73,8 @@ class AutoRules:
     own_step: float = 0.2
     #: for these samplers, the most steps that the slowest direction may take to forget its position
     slowest: int = 1000
+    #: most coefficients in the space of the rows with a learned scale that is integrated out
+    integrated_scale: int = 128
     #: number of parts of ``LIMITS.part_rows`` rows, or more, that make many rows
     parts: int = 4
     #: sds from the centre that draws are expected to reach, and where a wall is still in the

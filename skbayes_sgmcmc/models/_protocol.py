@@ -163,6 +163,9 @@ class Model:
     needs_gamma: bool = False
     #: whether gradients are sums of those of single rows, which are then known
     sums_rows: bool = True
+    #: m and j if the first m numbers of theta have a prior with the scale exp(theta_j): coordinates
+    #: then move along with it
+    scaled: tuple[int, int] | None = None
     #: whether a run may end as soon as its draws are settled, as ``log_lik`` tells: if nothing of
     #: the model depends on how long the run is
     ends_early: bool = False

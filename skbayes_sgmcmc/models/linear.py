@@ -25,8 +25,15 @@ from .._draws.storage import decode, encode
 from .._limits import LIMITS
 from .._metric import State
 from ..priors.factorised import Normal, Prior
+from ._auto import AUTO
 from ._blocks import joined_over_blocks, summed_over_blocks
-from ._coefficient_priors import CoefficientPrior, LearnedScales, NormalParts, coefficient_prior
+from ._coefficient_priors import (
+    CoefficientPrior,
+    LearnedScales,
+    NormalParts,
+    SampledScale,
+    coefficient_prior,
+)
 from ._compiled import Compiled
 from ._constants import Constant
 from ._design import DenseDesign, Design, SparseDesign, make_design
@@ -75,6 +82,10 @@ class LinearModel(CurvedModel):
     """
 
     recordable = True
+    #: whether a row says little of its predictors, as a class does. Those of counts, or of noise
+    #: that may vanish, can be known nearly exactly, and then the coefficients, not those over
+    #: their scale
+    rows_say_little = False
 
     def __init__(
         self,
@@ -131,6 +142,9 @@ class LinearModel(CurvedModel):
         scale: Any = prior.hyper if isinstance(prior, LearnedScales) else 1.0
         own = {name: self.shapes[name] for name in self._own_names}
         n_intercepts = self.shapes.get("intercept", (0,))[0]
+        many = self.rows_say_little and space.rank * self.k > AUTO.integrated_scale
+        if many and isinstance(prior, LearnedScales):
+            scale = SampledScale(prior.hyper, np.ones(space.rank), self.k, n_intercepts)
         LinearModel.__init__(
             model, space.rank, self.k, Normal(), scale, n_intercepts, None, own, (), self.own_prior
         )
@@ -154,9 +168,17 @@ class LinearModel(CurvedModel):
         if prior.draw_recorded is not None:
             found.append(prior.draw_recorded(linear, rng, temperatures))
         if self.row_space is not None:
-            scale = found[0][..., 0] if found else 1.0
+            scale: Any = found[0][..., 0] if found else 1.0
+            if isinstance(prior, SampledScale):
+                scale = prior.scales(linear)
             found.append(self.row_space.beyond(theta.shape[1], self.k, scale, rng))
         return np.concatenate(found, axis=2)
+
+    @property
+    def scaled(self) -> tuple[int, int] | None:  # type: ignore[override]
+        """Numbers of theta with a sampled scale, which come first, and the place of the scale."""
+        sampled = isinstance(self.coefficient_prior, SampledScale)
+        return (self.n_features * self.k, self.n_linear - 1) if sampled else None
 
     def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
         n = self.n_linear
@@ -217,6 +239,11 @@ class LinearModel(CurvedModel):
     def prior_hessian_times(self, theta: Array, vector: Array) -> Array:
         if self.past is not None:
             return np.asarray(self.past.precision @ vector)
+        n, prior = self.n_linear, self.coefficient_prior
+        if isinstance(prior, SampledScale):
+            image = self.prior_hessian(theta) * vector
+            image[:n] = prior.hessian_times(theta[:n], self.typical[:n], vector[:n])
+            return image
         curvature, columns = self._prior_curvature(theta, self.typical)
         return np.asarray(curvature * vector - columns @ (columns.T @ vector))
 
@@ -432,6 +459,8 @@ class LinearModel(CurvedModel):
             near, alike = (1e-3, 0.05) if part is None else (0.1, 0.2)
             if moved < near * len(theta) and widened < alike:
                 break
+        if isinstance(self.coefficient_prior, SampledScale):
+            self.coefficient_prior.settle(theta, sd, hessian, self.n_linear - 1)
         if part is None or anchor is None:
             return Fitted(theta, hessian)
         return Fitted(theta, hessian, replace(anchor, center=at))

@@ -57,6 +57,8 @@ class LogisticModel(LinearModel):
         Whether to add an intercept with a flat prior.
     """
 
+    rows_say_little = True
+
     def __init__(
         self,
         n_features: int,

@@ -175,6 +175,8 @@ class OrdinalModel(GLMModel):
 
     likelihood: CumulativeLogit
 
+    rows_say_little = True
+
     def __init__(
         self,
         n_features: int,
