@@ -37,9 +37,10 @@ from ._coefficient_priors import (
 from ._compiled import Compiled
 from ._constants import Constant
 from ._design import DenseDesign, Design, SparseDesign, make_design
-from ._gaussian_tuning import CurvedModel, Fitted
+from ._gaussian_tuning import Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root, less_outer
+from ._margins import WalledModel
 from ._past import Past
 from ._protocol import Anchor, LinearForm, LinearRows
 from .row_space import RowSpace
@@ -47,11 +48,9 @@ from .row_space import RowSpace
 Array = NDArray[Any]
 
 MAX_FIXED_POINT_STEPS = 15
-#: what sds are divided by at least
-SMALLEST = np.finfo(float).tiny
 
 
-class LinearModel(CurvedModel):
+class LinearModel(WalledModel):
     """Base class of linear models.
 
     theta holds the effects of groups, the coefficients (n_features, k), the intercepts, the prior's
@@ -345,41 +344,6 @@ class LinearModel(CurvedModel):
             if some is not None and len(large):
                 found[large, k] = design[large].moved_squares(full[:, k])
         return found
-
-    # walls ----------------------------------------------------------------------------------------
-
-    def _margins(self, center: Array, data: Data) -> tuple[Array, Any] | None:
-        """How far (rows,) the centre is before each row's wall, and what the walls' directions are.
-
-        The second is for the two methods below.
-        """
-        raise NotImplementedError
-
-    def _sds_of_margins(self, root: Array, walls: Any, data: Data) -> Array:
-        """Sds (rows,) of the margins for theta ~ N(., root root')."""
-        raise NotImplementedError
-
-    def _largest_moves(self, directions: Array, walls: Any, data: Data) -> Array:
-        """By how much (rows,) ``directions`` (n_parameters, m) move the margins at the most."""
-        raise NotImplementedError
-
-    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
-        found = self._margins(center, data)
-        if found is None:
-            return None
-        margin, walls = found
-        sd = self._sds_of_margins(root, walls, data)
-        certain = np.where(margin > 0.0, margin, np.inf)
-        # of a row of weight 1: a weight of two must mean the same as two rows
-        return certain / np.maximum(sd, SMALLEST), data.scale * sd
-
-    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
-        found = self._margins(center, data)
-        assert found is not None
-        sds = np.sqrt(np.square(root).sum(1))
-        scaled = root @ (root / np.maximum(sds, SMALLEST)[:, None]).T
-        largest = self._largest_moves(scaled, found[1], data)
-        return largest / np.maximum(self._sds_of_margins(root, found[1], data), SMALLEST)
 
     # centre and curvature -------------------------------------------------------------------------
 
