@@ -138,5 +138,6 @@ def differences(ours, reference):
     prediction is certain in the reference (sd below 1e-4 for probabilities).
     """
     uncertain = reference.sd > 1e-4
-    distance = np.abs(ours.mean - reference.mean)[uncertain] / reference.sd[uncertain]
-    return float(np.median(distance)), float(np.median((ours.sd / reference.sd)[uncertain]))
+    sd = reference.sd[uncertain]
+    distance = np.abs(ours.mean - reference.mean)[uncertain] / sd
+    return float(np.median(distance)), float(np.median(ours.sd[uncertain] / sd))

@@ -27,8 +27,8 @@ TABKIT = "pytabkit", ("pytabkit", "torch"), "tabkit_python"
 EARLY = {"early_stopping_rounds": 50}
 #: the first seeds for all tables, and for those of at most ``FEW_ROWS`` rows
 FEW_ROWS, SEEDS_OF_MANY = 3000, 2
-#: tables of at most so many rows, and seeds, for methods that take minutes
-REALMLP_ROWS, TABM_ROWS = 1600, 500
+#: methods that take minutes: tables of at most so many rows, and so many seeds
+SLOW = {"realmlp": (13_000, 3), "tabm": (500, 1)}
 TREES = {"n_estimators": 2000, "learning_rate": 0.05}
 CATBOOST = {"iterations": 2000, "learning_rate": 0.05} | EARLY
 BY_CATBOOST = "catboost", ("catboost",)
@@ -55,8 +55,7 @@ METHODS = {
 
 def seeds_of(key, n_rows, asked):
     """The seeds that a method has on a table of so many rows."""
-    slow = {"realmlp": REALMLP_ROWS, "tabm": TABM_ROWS}
-    rows, n_seeds = slow.get(key, math.inf), 1 if key in slow else len(asked)
+    rows, n_seeds = SLOW.get(key, (math.inf, len(asked)))
     if n_rows > FEW_ROWS:
         n_seeds = min(n_seeds, SEEDS_OF_MANY)
     return asked[:n_seeds] if n_rows <= rows else []
