@@ -27,8 +27,10 @@ from skbayes_sgmcmc import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-TINY = {"n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "random_state": 0}
-TINY["compiled"] = False  # compiling takes longer than all of these fits
+#: compiling would take longer than all of these fits
+TINY = {
+    "n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "random_state": 0, "compiled": False
+}  # fmt: skip
 RNG = np.random.default_rng(0)
 X = np.exp(0.3 * RNG.standard_normal((40, 4)))
 Y = X[:, 0] + 0.1 * RNG.random(40)

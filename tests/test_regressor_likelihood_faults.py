@@ -106,7 +106,7 @@ def test_few_rows_have_one_noise():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     y = X[:, 0] + 0.3 * rng.standard_normal(60)
-    reg = BayesianMLPRegressor(n_chains=2, burn_in=200, n_draws=50, thinning=2, random_state=0)
+    reg = BayesianMLPRegressor(n_chains=2, burn_in=300, n_draws=50, thinning=5, random_state=0)
     for n, own in ((3, False), (20, True), (19, False)):
         reg.fit(X[:n], y[:n])
         assert reg._choice.heteroscedastic == own

@@ -167,9 +167,7 @@ class LinearModel(WalledModel):
         if prior.draw_recorded is not None:
             found.append(prior.draw_recorded(linear, rng, temperatures))
         if self.row_space is not None:
-            scale: Any = found[0][..., 0] if found else 1.0
-            if isinstance(prior, SampledScale):
-                scale = prior.scales(linear)
+            scale = found[0][..., 0] if found else 1.0
             found.append(self.row_space.beyond(theta.shape[1], self.k, scale, rng))
         return np.concatenate(found, axis=2)
 
