@@ -63,6 +63,24 @@ def test_a_gradient_of_another_shape_is_refused(gradient):
         short(normal, 2, gradient_of_potential=gradient)
 
 
+@pytest.mark.parametrize("factor", [-1.0, 0.5, 2.0])
+def test_a_gradient_of_another_density_is_refused(factor):
+    """Of the log density instead of its negative, or off by a factor: the draws would be wrong."""
+    with pytest.raises(ValueError, match=r"^gradient_of_potential has the slope .*: return the gr"):
+        short(normal, 2, gradient_of_potential=lambda theta, rng: factor * theta)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_right_a_random_and_a_lone_gradient_are_not_refused(dtype):
+    """With a density far from 0, whose differences have lost digits; a function that is no density
+    says nothing about its gradient."""
+    short(lambda t: normal(t) + 1e4, 2, gradient_of_potential=lambda t, rng: t, dtype=dtype)
+    noisy = lambda t, rng: t + 3.0 * rng.normal(2).to(t)  # noqa: E731
+    short(normal, 2, gradient_of_potential=noisy, dtype=dtype)
+    for nothing in (lambda t: 0.0, lambda t: t.new_zeros(len(t))):
+        short(nothing, 2, gradient_of_potential=lambda t, rng: t, dtype=dtype)
+
+
 def gamma(theta):
     """Of shape 2 in each coordinate; NaN at negative positions, where the gradient is finite."""
     return (torch.log(theta) - theta).sum(1)

@@ -81,8 +81,8 @@ def sample(
     gradient_of_potential : callable or None, default=None
         A function ``gradient(theta, rng)`` that returns the gradient of -log density, of shape
         (n_chains, n_parameters). The gradient may be noisy: ``rng.normal(*shape)`` and
-        ``rng.uniform(*shape)`` give random numbers, with one stream per chain. None computes the
-        gradient by autograd.
+        ``rng.uniform(*shape)`` give random numbers, with one stream per chain. One that is not
+        noisy is compared with ``target`` at the starts. None computes the gradient by autograd.
     sampler : str or Sampler, default="sgld"
         The sampler, by name or as an object, e.g. ``"sghmc"``.
     integrator : str, default="auto"
@@ -186,7 +186,9 @@ def sample(
     rows = Data({}, 1) if data is None else data
     where, precision = run_device(settings, model, rows.n_rows)
     if isinstance(model, DensityModel):
-        model.check_rows(_starts(model, settings).to(where, precision))
+        starts = _starts(model, settings).to(where, precision)
+        model.check_rows(starts)
+        model.check_gradient(starts)
     run = draw(
         Problem(model, rows, precision, where),
         settings,

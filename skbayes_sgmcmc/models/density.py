@@ -92,6 +92,38 @@ class DensityModel(Model):
                 "axis 1, and the first parameter is theta[:, 0]."
             )
 
+    def check_gradient(self, theta: Tensor) -> None:
+        """Refuse a gradient that is not that of -log density along a line through each start.
+
+        Left alone are a gradient that is random, and a density that is constant or not one number
+        for each chain, since samplers need the gradient alone.
+        """
+        if self._by_autograd:
+            return
+        gradient, again = (self._gradient_alone(theta, seed) for seed in range(2))
+        step = 1e-4 if theta.dtype == torch.float64 else 1e-2
+        line = ChainRandom(np.random.SeedSequence(2).spawn(len(theta))).normal(theta.shape[1])
+        ends = [self.log_density(theta + sign * step * line.to(theta)) for sign in (1.0, -1.0)]
+        if not torch.equal(gradient, again) or any(_shape(end) != (len(theta),) for end in ends):
+            return
+        ahead, behind = (torch.as_tensor(end).detach().to(theta) for end in ends)
+        given, found = (gradient * line.to(theta)).sum(1), (behind - ahead) / (2.0 * step)
+        rounding = 10.0 * torch.finfo(theta.dtype).eps * ahead.abs() / step
+        wrong = (given - found).abs() > 0.1 * (given.abs() + found.abs()) + rounding
+        if wrong.all() and found.any():
+            raise _refused(
+                f"gradient_of_potential has the slope {given[0]:.5g} along a line through a chain's "
+                f"start, where -log_density has {found[0]:.5g}: return the gradient of "
+                "-log_density, such as theta for -0.5 * (theta**2).sum(1); or leave it out, and "
+                "autograd computes it."
+            )
+
+    def _gradient_alone(self, theta: Tensor, seed: int) -> Tensor:
+        rng = ChainRandom(np.random.SeedSequence(seed).spawn(len(theta)))
+        out, batch = torch.zeros_like(theta), Data({}, 1).all_rows()
+        self.likelihood_gradient(theta, batch, {}, rng, out=out, scale=1.0)
+        return out
+
     @property
     def _by_autograd(self) -> bool:
         return self.gradient is None
