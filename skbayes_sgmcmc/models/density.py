@@ -112,8 +112,8 @@ class DensityModel(Model):
         wrong = (given - found).abs() > 0.1 * (given.abs() + found.abs()) + rounding
         if wrong.all() and found.any():
             raise _refused(
-                f"gradient_of_potential has the slope {given[0]:.5g} along a line through a chain's "
-                f"start, where -log_density has {found[0]:.5g}: return the gradient of "
+                f"gradient_of_potential has the slope {given[0]:.5g} along a line through a start, "
+                f"where -log_density has {found[0]:.5g}: return the gradient of "
                 "-log_density, such as theta for -0.5 * (theta**2).sum(1); or leave it out, and "
                 "autograd computes it."
             )
