@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._exceptions import NOT_ALLOWED, not_allowed
 from ._limits import LIMITS
 from ._table_columns import as_array, column_of, first_missing, is_missing, missing_value
-
-Array = NDArray[Any]
 
 
 def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave the row out") -> Any:

@@ -7,14 +7,12 @@ import sys
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
+from ._arrays import Array
 from ._exceptions import not_allowed
 from ._validation import check_is_fitted
-
-Array = NDArray[Any]
 
 
 def parts(estimator: Any) -> tuple[list[Pipeline], Any]:

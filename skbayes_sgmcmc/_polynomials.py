@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ._arrays import Array
 
 
 def interpolated(
     f: Callable[[Any], Any], low: float, high: float, degree: int, dtype: Any = np.float32
-) -> NDArray[Any]:
+) -> Array:
     """Coefficients, highest first, of a polynomial near f between two bounds (Chebyshev)."""
     fit = np.polynomial.Chebyshev.interpolate(f, degree, (low, high))
     return np.asarray(fit.convert(kind=np.polynomial.Polynomial).coef.astype(dtype)[::-1])

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._limits import LIMITS
-
-Array = NDArray[Any]
 
 
 def column_names(table: Any, n_columns: int) -> list[Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn import utils
 from sklearn.utils import multiclass, validation
 
+from ._arrays import Array
 from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
@@ -262,9 +263,7 @@ def check_scales(name: str, values: Any, allowed: str) -> Any:
     return values
 
 
-def class_weights(
-    given: Any, classes: NDArray[Any], codes: NDArray[Any], sample_weight: Any
-) -> NDArray[Any]:
+def class_weights(given: Any, classes: Array, codes: Array, sample_weight: Any) -> Array:
     """The weight of each class, by the parameter ``class_weight`` and the codes of the rows.
 
     scikit-learn's function would take labels for whole numbers wherever they convert to them.
@@ -348,7 +347,7 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
     return found
 
 
-def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
+def check_predictions(values: Array, X: Any) -> Array:
     """Return predictions for rows X, which must be finite."""
     if np.isfinite(values).all():
         return values
@@ -361,9 +360,7 @@ def check_predictions(values: NDArray[Any], X: Any) -> NDArray[Any]:
     )
 
 
-def check_densities(
-    values: NDArray[Any], refused: NDArray[Any], y: NDArray[Any], first: int = 0
-) -> None:
+def check_densities(values: Array, refused: Array, y: Array, first: int = 0) -> None:
     """Raise ``ValueError`` for log densities (rows,) that are not finite although they should be.
 
     ``refused`` are the rows with possible targets y (rows, targets), but beyond what numbers

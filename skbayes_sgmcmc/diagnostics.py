@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._draws.mixing import (
     bulk_ess,
     by_parts,
@@ -22,8 +22,6 @@ from ._draws.mixing import (
 from ._draws.posterior_samples import PosteriorSamples, names_of
 from ._exceptions import not_allowed
 from ._validation import central, check_choice, check_real
-
-Array = NDArray[Any]
 
 __all__ = [
     "amari_distance",

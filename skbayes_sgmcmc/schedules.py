@@ -7,16 +7,13 @@ Every schedule is a scikit-learn ``BaseEstimator``, so its parameters can be sea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ._arrays import Array
 from ._exceptions import not_allowed
 from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real
-
-Array = NDArray[Any]
 
 __all__ = [
     "AtLeast",

@@ -14,7 +14,7 @@ from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.diagnostics import sampling_threshold
 from skbayes_sgmcmc.models import Data, Model
 from skbayes_sgmcmc.models._ica_start import mode_start, symmetric_whitening
-from skbayes_sgmcmc.models._scores import largest_score_variance, scores_of
+from skbayes_sgmcmc.models._metric_tuning import largest_score_variance, scores_of
 from skbayes_sgmcmc.models.ica import ICAModel, aligned
 from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import RSGLD

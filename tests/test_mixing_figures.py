@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -58,6 +59,16 @@ def test_a_summary_from_one_sort_is_that_of_every_figure(kind, shape, limits):
     for column in set(tables[0]) - {"name"}:
         found, expected = (np.minimum(table[column], 1e15) for table in tables)  # or infinite
         np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=column)
+
+
+def test_a_summary_of_many_coordinates_needs_no_numba(limits, monkeypatch):
+    """numba is an extra: a fit without it had no summary."""
+    limits(worth_sorting=1)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    for name in [name for name in sys.modules if name.startswith("skbayes_sgmcmc._kernels")]:
+        monkeypatch.delitem(sys.modules, name)
+    x = np.random.default_rng(0).standard_normal((2, 50, 3))
+    assert np.isfinite(summary(PosteriorSamples({"x": x}))["r_hat"]).all()
 
 
 @cases("block", ["coef", "scale"])

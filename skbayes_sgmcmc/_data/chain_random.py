@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .counters import Counted, is_counted
 from .philox import Philox
-
-Array = NDArray[Any]
 
 
 def counts(device: str) -> bool:

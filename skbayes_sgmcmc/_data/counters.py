@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._limits import LIMITS
 from .philox_words import MASK, as_positive, as_uniform, box_muller, words
 from .sending import sent
-
-Array = NDArray[Any]
 
 #: kinds of numbers, each with a counter of its own
 KINDS = NORMAL, UNIFORM, GAMMA, ROWS = tuple(range(4))

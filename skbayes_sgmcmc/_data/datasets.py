@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._conversion import ITS_ROWS
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .fields import Field
 from .layout import Layout, as_array, is_several
-
-Array = NDArray[Any]
 
 #: names of the target in an item that is a mapping, and of a column or attribute with all targets
 LABELS = ("labels", "label", "targets", "target", "y")

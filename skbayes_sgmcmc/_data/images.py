@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 
 
-def flat_rows(X: Any) -> NDArray[Any]:
+def flat_rows(X: Any) -> Array:
     """Rows of any shape as rows of numbers, of their own size even if there is no row."""
     array = np.asarray(X)
     return array.reshape(len(array), math.prod(array.shape[1:]))

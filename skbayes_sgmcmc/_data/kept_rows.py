@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._limits import LIMITS
-
-Array = NDArray[Any]
 
 #: bounds of the factors that correct the weights of chosen rows
 FACTORS = 0.1, 10.0

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
 from .._validation import BOUNDS
 from .images import flat_rows
-
-Array = NDArray[Any]
 
 #: what to do with rows of several lengths, such as those of texts
 PADDING = (

@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._limits import LIMITS
 from .chain_random import ChainRandom
 from .fields import Field
@@ -21,8 +21,6 @@ from .ranks import ALONE, NoRandom, Ranks
 from .read_ahead import read_ahead
 from .row_odds import RowOdds
 from .sending import sent
-
-Array = NDArray[Any]
 
 
 @dataclass(slots=True)

@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import explained, extra, not_allowed
 from .rows import state_of
-
-Array = NDArray[Any]
 
 
 class ParquetRows:

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[Any]
+from .._arrays import Array
 
 
 class Philox:

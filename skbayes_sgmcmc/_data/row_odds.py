@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._limits import LIMITS
-
-Array = NDArray[Any]
 
 #: rows of a block
 BLOCK = 1024

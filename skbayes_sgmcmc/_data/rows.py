@@ -19,16 +19,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .._table_columns import first_not_finite
 from .memory import whole_memory
 from .read_ahead import read_ahead
-
-Array = NDArray[Any]
 
 #: floating-point types of rows that are used as they are
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

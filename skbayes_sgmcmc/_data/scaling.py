@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from .._arrays import Array
 from .._limits import LIMITS
 from .rows import StoredRows
-
-Array = NDArray[Any]
 
 #: deviations from a constant, in units of its last bit, that still count as constant
 ROUNDING = 10.0

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .fields import Field
 from .rows import StoredRows
-
-Array = NDArray[Any]
 
 
 class ScaledRows:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-Array = NDArray[Any]
+from .._arrays import Array
 
 
 def best_order(components: Array, reference: Array) -> Array:

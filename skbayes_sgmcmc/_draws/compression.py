@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .posterior_samples import PosteriorSamples
 from .storage import decode
-
-Array = NDArray[Any]
 
 
 class CompressedSamples(PosteriorSamples):

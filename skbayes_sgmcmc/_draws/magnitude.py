@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._exceptions import SamplingError, more
 from .._limits import LIMITS
 from .posterior_samples import PosteriorSamples
@@ -42,7 +41,7 @@ def check_magnitude(largest: float) -> None:
         )
 
 
-def moves(draws: NDArray[Any]) -> bool:
+def moves(draws: Array) -> bool:
     """Whether some coordinate of some chain moves by more than rounding errors."""
     flat = draws.reshape(*draws.shape[:2], -1)
     rounding = 100 * np.finfo(draws.dtype).eps

@@ -9,17 +9,15 @@ in one call for all. For 10,000 coordinates of 4 chains of 200 draws, R-hat take
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._limits import LIMITS
-
-Array = NDArray[Any]
+from .._numba import why_no_numba
 
 
 def rank_r_hat(draws: Array) -> Array:
@@ -57,7 +55,7 @@ def sorted_figures(draws: Array, probabilities: Sequence[float]) -> Array:
     """Bulk size, R-hat, error of the mean and quantiles of draws (coordinates, chains, draws).
 
     They have shape (coordinates, 3 + quantiles), and are the same as above from a single sort, by
-    compiled code. A default summary of 37,000 coordinates takes a seventh of the time.
+    compiled code. A default summary of 37,000 coordinates takes a third of the time.
     """
     from .._kernels.mixing import figures
 
@@ -76,7 +74,8 @@ def sorted_figures(draws: Array, probabilities: Sequence[float]) -> Array:
 def sorts_once(draws: Array) -> bool:
     """Whether :func:`sorted_figures` is faster: for many coordinates of chains of medium length."""
     _, n_chains, n = draws.shape
-    return n_chains > 1 and 4 <= n <= 2000 and draws.size >= LIMITS.worth_sorting
+    many = n_chains > 1 and 4 <= n <= 2000 and draws.size >= LIMITS.worth_sorting
+    return many and why_no_numba() is None
 
 
 def by_parts(figure: Callable[[Array], Array], draws: Array) -> Array:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaincinv, gammaln, logsumexp, xlogy
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._limits import LIMITS
 from .._validation import check_densities
 from . import prediction
@@ -23,7 +23,6 @@ from .posterior_samples import quantiles
 if TYPE_CHECKING:
     from ..models.predictive import Predictive
 
-Array = NDArray[Any]
 
 #: tolerance of a quantile, in units of the shortest length of the components at that row
 TOLERANCE = 1e-9

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._exceptions import explained, explained_errors
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_random_state
 from .storage import decode
-
-Array = NDArray[Any]
 
 
 def names_of(block: str, shape: tuple[int, ...]) -> list[str]:

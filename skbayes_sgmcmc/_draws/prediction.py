@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch, gen_batches
 
+from .._arrays import Array
 from .._limits import LIMITS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = NDArray[Any]
 
 #: ``predict(draws, rows)``, for a slice of draws, returns the outputs (draws, rows, outputs)
 Predict = Callable[[slice, Any], Array]

@@ -11,13 +11,11 @@ import tempfile
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import explained, not_allowed
 from .._sklearn import BaseEstimator
 from .._validation import check_choice
-
-Array = NDArray[Any]
 
 ENCODED = np.dtype(np.uint16)
 #: how the names of files begin that only show that a folder takes files

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
 from .._draws.storage import decode, encode
@@ -23,8 +23,6 @@ from .accelerators import Engine
 from .denormals import flushed_denormals
 from .lengths import Plan
 from .recipe import tuning_of
-
-Array = NDArray[Any]
 
 
 @dataclass

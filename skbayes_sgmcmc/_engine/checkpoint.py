@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._draws.storage import PROBE
 from .._exceptions import CheckpointError, more, warn
 from .._limits import LIMITS
@@ -23,7 +23,6 @@ from .fingerprint import fingerprint, same_probe, versions
 if TYPE_CHECKING:
     from .chains import Chains
 
-Array = NDArray[Any]
 
 FORMAT = 4
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .._exceptions import explained, not_allowed
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .problem import Problem
     from .recipe import Recipe
 
-Array = NDArray[Any]
 T = TypeVar("T")
 
 #: settings that may differ between ranks, because each has its own disk and device

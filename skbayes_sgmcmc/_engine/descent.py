@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Minibatches
 from .._limits import LIMITS
 from .denormals import flushed_denormals
 from .settings import VALIDATION_FRACTION
 from .target import Evaluator, Target
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

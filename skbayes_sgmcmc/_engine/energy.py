@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Minibatches
 from .._draws.storage import decode
 from .._limits import LIMITS
 from .target import Evaluator, Target
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 
 from .. import __version__
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.rows import StoredCSR, StoredRows
 from .._sklearn import BaseEstimator
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .._data.minibatch import Minibatches
     from ..samplers import Sampler
     from .target import Target
-
-Array = NDArray[Any]
 
 
 def versions() -> dict[str, str]:

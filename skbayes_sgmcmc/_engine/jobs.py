@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.ranks import RankError
 from .._draws.storage import allocate, dtype_name
@@ -31,9 +31,6 @@ from .recipe import Recipe, tuning_of
 from .settings import Settings
 from .target import Target
 from .threshold import alpha
-
-Array = NDArray[Any]
-
 
 #: settings that do not change draws, or that the fingerprint has as resolved values
 UNSEEN = ("checkpoint", "verbose", "random_state")

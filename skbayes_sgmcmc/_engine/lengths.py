@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
 from .settings import Settings
-
-Array = NDArray[Any]
 
 #: what a descent before the chains' first step may cost, as a share of ``max_steps``: several times
 #: what the descents of fits with automatic lengths take (docs/networks.md)

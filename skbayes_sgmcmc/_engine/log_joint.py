@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.minibatch import Minibatches
 from .._exceptions import not_allowed
 from .._validation import check_random_state
 from .problem import Problem
 from .target import Target
-
-Array = NDArray[Any]
 
 
 class LogJoint:

@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.chain_random import from_torch
 from .._data.minibatch import Data
 from ..models._protocol import Model
 from .settings import Settings
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._limits import LIMITS
 
 if TYPE_CHECKING:
     from .chains import Chains
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.minibatch import Data, Minibatches
 from .._exceptions import SamplingError, more
 from .._limits import LIMITS
@@ -36,8 +36,6 @@ from .precision import single_is_enough
 from .problem import Problem
 from .settings import Settings
 from .target import GRADIENTS, Coordinates, Target
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import SamplingError, listed, more, warn
 from ..models._threads import few_threads
 from .accelerators import choose, offers
@@ -28,8 +27,6 @@ from .spread import excess_temperature
 from .strays import stray_draws
 from .target import Target
 from .threshold import threshold_trace
-
-Array = NDArray[Any]
 
 #: how often a run with an automatic step size is repeated with smaller steps if chains diverge, or
 #: if the energy errors of its steps are too large

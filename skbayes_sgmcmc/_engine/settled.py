@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.minibatch import Batch
 from .._draws.storage import decode
 from .._limits import LIMITS
 from .target import Target
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.scaling import NORMAL_QUARTILES
 from .._draws.storage import decode
 from .._limits import LIMITS
 from .target import Target
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

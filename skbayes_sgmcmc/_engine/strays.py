@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammainccinv
 from torch import Tensor
 
+from .._arrays import Array
 from .._draws.storage import decode
 from .._limits import LIMITS
 from .settled import log_likelihoods
 from .target import Target
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.kept_rows import STREAM, KeptRows
 from .._data.minibatch import Data
 from .._exceptions import not_allowed, warn
@@ -32,8 +32,6 @@ from .progress import OnProgress
 from .recipe import Recipe, draws_kept, explained_factorisations, recipe_of, request_of, tuning_of
 from .run import Run, sampled
 from .settings import Settings
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)

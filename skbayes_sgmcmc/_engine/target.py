@@ -1,4 +1,4 @@
-"""The mean potential and its stochastic gradient. Only this module applies the factor N/n.
+"""The mean potential and its stochastic gradient. Only this module computes the factor N/n.
 
 With N data (the sum of the sample weights, or the size of the stream),
 
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
 from .._draws.storage import decode, dtype_name
@@ -35,8 +35,6 @@ from .._validation import check_choice
 from ..models._design_batches import Product
 from ..models._linalg import is_sparse
 from ..models._protocol import Anchor, Model
-
-Array = NDArray[Any]
 
 #: gradient estimators by name, with the order of their control variates
 GRADIENTS = {"minibatch": 0, "control_variates": 1, "linear_control_variates": 2}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._limits import LIMITS
 from .._metric import State
@@ -17,8 +16,6 @@ from .lengths import Plan
 from .problem import ChainState
 from .recipe import Recipe
 from .target import Evaluator
-
-Array = NDArray[Any]
 
 #: fewest minibatches that the noise is measured by, however many parameters there are
 LEAST = 16

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import extra, not_allowed
 from .._pipelines import last_step
 from .._validation import (
@@ -20,7 +20,6 @@ from .._validation import (
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
 
-Array = NDArray[Any]
 
 __all__ = ["to_arviz"]
 

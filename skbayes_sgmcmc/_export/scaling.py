@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from .._arrays import Array
 
 
 class Scaling(nn.Module):
@@ -21,7 +20,7 @@ class Scaling(nn.Module):
     center: Tensor
     scale: Tensor
 
-    def __init__(self, center: NDArray[Any], scale: NDArray[Any]):
+    def __init__(self, center: Array, scale: Array):
         super().__init__()
         self.register_buffer("center", torch.tensor(center, dtype=torch.float32))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32))

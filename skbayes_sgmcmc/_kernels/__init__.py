@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from ._kept import keep
 
 #: sums may be reordered and multiplications fused; infinities and NaN keep their meaning. Functions
@@ -43,7 +43,7 @@ def jit(function: Callable[..., Any]) -> Any:
     return keep(numba.njit(function, **OPTIONS))
 
 
-def polynomial(coefficients: NDArray[Any]) -> Callable[..., Any]:
+def polynomial(coefficients: Array) -> Callable[..., Any]:
     """A compiled polynomial with these coefficients, highest first."""
     first, *others = coefficients
     others = tuple(others)

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from ..diagnostics import Summary
     from ..models._protocol import Model
     from ..priors.factorised import Prior
-
-Array = NDArray[Any]
 
 
 class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from .._arrays import Array
 from .._callbacks import leave_callbacks
 from .._data.rows import bytes_in_memory, first_equal
 from .._exceptions import SamplingError, silent, warn
@@ -25,8 +25,6 @@ from ._network import NetworkClassifier
 
 if TYPE_CHECKING:
     from torch import nn
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

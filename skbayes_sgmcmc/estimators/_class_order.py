@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import warn
 from ._mixing import short_name
-
-Array = NDArray[Any]
 
 #: rows of a stream after which a class without a row is worth a warning
 MANY_ROWS = 1000

@@ -9,13 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import NOT_ALLOWED, not_allowed
 from .._labels import codes_of, known_codes, label_array
 from .._validation import check_array, class_weights, column_or_1d
-
-Array = NDArray[Any]
 
 TINY = float(np.finfo(np.float64).tiny)
 

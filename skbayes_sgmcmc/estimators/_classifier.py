@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import Bunch, get_tags
 
+from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._draws.posterior_samples import quantiles
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from ..models.networks.distillation import Blueprint
     from .distilled import DistilledClassifier
-
-Array = NDArray[Any]
 
 
 class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):

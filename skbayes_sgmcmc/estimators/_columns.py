@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.rows import StoredRows
 from .._exceptions import not_allowed
 from .._labels import codes_of, label_array
@@ -25,8 +25,6 @@ from .._table_columns import (
 )
 from .._validation import check_int, validate_data
 from ._encoding import PLAIN, Encoding, learned
-
-Array = NDArray[Any]
 
 #: what to do with a row without a label
 MISSING_LABEL = "Leave the row out, or fill in a label of its own, for instance by fillna of pandas"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._conversion import refuse_columns
 from .._exceptions import listed, not_allowed
 from .._labels import codes_of, label_array, label_text
@@ -26,8 +26,6 @@ from .._table_columns import (
     missing_value,
 )
 from ._texts import check_texts
-
-Array = NDArray[Any]
 
 #: fewest columns of encoded rows that are sparse, if they may be, and the largest share of
 #: numbers that are not zero. Both are known in fit: later rows are then of the same kind

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._labels import label_text
 from .._limits import LIMITS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..models._group_priors import GroupTerm
     from ..priors.learned_scale import LearnedScale
 
-Array = NDArray[Any]
 
 #: shape of the hyperprior of learned scales with "auto", and least typical scale: few groups say
 #: little of theirs, and have that of a column of categories (docs/results/category_scales.md)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._validation import is_auto
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..models.rotated import FeatureCoordinates
     from ..priors.learned_scale import LearnedScale
     from ._fitting import Task
-
-Array = NDArray[Any]
 
 
 class LastLayer(NetworkEstimator):

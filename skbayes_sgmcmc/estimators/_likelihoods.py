@@ -8,8 +8,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.scaling import center_and_scale, robust_center_and_scale
 from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_choice, check_ratio, check_real
@@ -17,8 +17,6 @@ from .._validation import BOUNDS, check_choice, check_ratio, check_real
 if TYPE_CHECKING:
     from ..models.likelihoods import Likelihood, Parametric
     from ..models.torch_likelihood import TorchLikelihood
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._data.scaling import center_and_scale, sparse_scale
 from .._draws import prediction
 from .._exceptions import not_allowed, warn
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ..priors.learned_scale import LearnedScale
     from ._fitting import Task
 
-Array = NDArray[Any]
 
 #: prior sd of the difference between two rows' linear predictors below which a prior forbids
 #: effects, unless the rows together outweigh it: with a sum of squares of about one they begin to

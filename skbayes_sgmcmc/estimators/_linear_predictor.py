@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from ._columns import Columns
 from ._groups import Groupings, effect_names, exported_effects, with_groups
 from ._offsets import offsets_of
@@ -15,8 +15,6 @@ from ._offsets import offsets_of
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
     from ..models.linear_outputs import LinearOutputs
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 
+from .._arrays import Array
 from .._draws.magnitude import moves
 from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from .._engine.streams import StreamRows
 
-Array = NDArray[Any]
 #: a value, and the coordinate that has it
 Extreme = tuple[float, str]
 

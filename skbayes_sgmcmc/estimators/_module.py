@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from .._arrays import Array
 from .._data.images import shape_in
 from .._data.layout import as_array
 from .._exceptions import not_allowed
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..models.networks.model import NetworkModel
     from ..models.networks.module_checks import Rows
     from ..models.networks.network import Network
-
-Array = NDArray[Any]
 
 
 class ModuleEstimator(LastLayer):

@@ -7,15 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._conversion import is_dataset
 from .._data.images import flat_rows, shape_in
 from .._data.layout import PLAIN, Field, Layout, as_array, is_several, of_sequence
 from .._exceptions import not_allowed
 from .._validation import check_sizes
-
-Array = NDArray[Any]
 
 
 def shape_of(layout: Layout, input_shape: Any) -> tuple[int, ...] | None:

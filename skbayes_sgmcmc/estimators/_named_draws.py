@@ -6,11 +6,9 @@ import itertools
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._draws.posterior_samples import PosteriorSamples
-
-Array = NDArray[Any]
 
 #: blocks that the names of their coordinates do not need
 UNNAMED = ("coef", "components", "cutpoints")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import inplace_column_scale
 
+from .._arrays import Array
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
 from .._data.scaling import center_and_scale, sparse_scale
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from ..priors.learned_scale import LearnedScale
     from ._fitting import Task
 
-Array = NDArray[Any]
 
 #: prior sd of a classifier's logits with ``prior_scale="fan_in"``: probabilities near 0 and 1 are
 #: then as likely as others

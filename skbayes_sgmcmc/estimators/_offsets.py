@@ -12,13 +12,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from ._columns import Columns, values_of
 from ._likelihoods import Family
-
-Array = NDArray[Any]
 
 #: logarithms of the factors of means beyond which no target could agree with them
 LARGEST_OFFSET = 300.0

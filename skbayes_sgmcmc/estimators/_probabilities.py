@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._pipelines import called_from
 from .._sklearn import ClassifierMixin
 from .._validation import check_consistent_length, check_is_fitted, check_sample_weight
 from ._classes import Classes, logs
-
-Array = NDArray[Any]
 
 #: where scorers, displays and calibrators of scikit-learn ask for predictions
 RESPONSES = "sklearn.utils._response"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import Bunch, get_tags
 
+from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
 from .._draws.posterior_samples import PosteriorSamples
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ..models.likelihoods import Likelihood
     from ..models.predictive import Predictive
-
-Array = NDArray[Any]
 
 
 class BayesianRegressor(RegressorMixin, SGMCMCEstimator):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri
 
+from .._arrays import Array
 from .._data.scaling import NORMAL_QUARTILES
 from .._exceptions import warn
 from .._validation import is_auto
@@ -17,8 +17,6 @@ from ._mixing import short_name
 if TYPE_CHECKING:
     from .._draws.mixture import Mixture
     from .._engine.run import Run
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

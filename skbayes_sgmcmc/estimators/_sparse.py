@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
 from .._sklearn import SelectorMixin
@@ -21,7 +21,6 @@ from ._sparsity import Sparsity, compress
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
 
-Array = NDArray[Any]
 
 #: log likelihood for each feature beyond which predictions depend on features without any doubt
 SURE_GAIN = 4.0

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._conversion import explained_conversion
 from .._data.kept_rows import KeptRows
 from .._data.parquet import ParquetRows
@@ -24,8 +24,6 @@ from .._validation import (
     validate_data,
 )
 from ._columns import with_codes, with_numbers
-
-Array = NDArray[Any]
 
 #: types of X that are used as they are
 DTYPES = (np.float64, np.float32)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
 from .._table_columns import missing_of
 from .._validation import check_array, check_magnitude
 from ._regressor import BayesianRegressor
-
-Array = NDArray[Any]
 
 #: the section of docs/warnings.md
 SECTION = "bounds-of-times-are-not-allowed"

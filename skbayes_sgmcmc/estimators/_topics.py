@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
+from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ._fitting import Task
 
-Array = NDArray[Any]
 
 #: relative distance to a whole number that is rounding, in single precision too
 WHOLE = 1e-6

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import check_array, check_is_fitted, check_predictions
 from ._base import SGMCMCEstimator
-
-Array = NDArray[Any]
 
 
 class Unmixing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._arrays import Array
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._data.scaling import center_and_scale
 from .._draws.storage import Storage
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 class BayesianCNNClassifier(CalibratedClassifier):

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from ..models.networks.distillation import Blueprint
 
-Array = NDArray[Any]
 
 #: why a student of several targets is refused
 ONE_TARGET = (

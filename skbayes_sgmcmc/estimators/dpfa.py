@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_int, check_scale, check_sizes
 from ..schedules import Schedule
@@ -18,8 +18,6 @@ from ._topics import TopicModel
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 def _check_pair(name: str, pair: Any) -> None:

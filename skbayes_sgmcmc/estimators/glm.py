@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logit
 
+from .._arrays import Array
 from .._draws.mixture import Mixture, WithFew
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from ..models.tweedie_likelihood import Tweedie
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 class BayesianGLMRegressor(LinearEstimator, TimesRegressor):

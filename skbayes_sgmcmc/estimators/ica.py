@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from ..priors import Prior
     from ..samplers import Sampler
     from ._fitting import Task
-
-Array = NDArray[Any]
 
 
 class BayesianICA(Unmixing):

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._callbacks import Progress
 from .._draws.alignment import matched
 from .._draws.posterior_samples import PosteriorSamples
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
     from ._fitting import Task
 
-Array = NDArray[Any]
 
 #: sweeps, draws and thinning that "auto" means with ``algorithm="gibbs"``
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5

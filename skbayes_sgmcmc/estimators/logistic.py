@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._arrays import Array
 from .._draws.storage import Storage
 from .._limits import LIMITS
 from .._validation import is_auto
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
     from ._fitting import Task
-
-Array = NDArray[Any]
 
 
 class BayesianLogisticRegression(LinearClassifier):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import nn
 
 from .._draws.storage import Storage
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..models.networks.pruning import Pruning
     from ..priors import LearnedScale, Prior, SpikeSlab
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):

@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._arrays import Array
 from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 class BayesianOrdinalClassifier(LinearClassifier):

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from .._arrays import Array
 from .._draws.storage import Storage
 from ..schedules import MixingDistance, Schedule
 from ._network import NetworkRegressor
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from ..models.networks.pruning import Pruning
     from ..priors import SpikeSlab
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):

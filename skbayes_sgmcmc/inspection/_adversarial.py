@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import gen_batches
 
+from .._arrays import Array
 from .._draws import prediction
 from .._exceptions import not_allowed
 from .._limits import LIMITS
@@ -21,7 +22,7 @@ from .._validation import (
     check_consistent_length,
     check_real,
 )
-from ._common import Array, Display, check_one_target, pyplot, several
+from ._common import Display, check_one_target, pyplot, several
 
 #: label of the axis for each metric
 LABELS = {"accuracy": "accuracy", "entropy": "mean predictive entropy (nats)"}

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._draws.posterior_samples import PosteriorSamples
 from .._pipelines import last_step, with_column_names
 from .._validation import central, check_choice
-from ._common import Array, Display, intervals, pyplot, several
+from ._common import Display, intervals, pyplot, several
 
 
 @dataclass(eq=False, repr=False)

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import extra, not_allowed
 from .._validation import check_choice
-
-Array = NDArray[Any]
 
 #: maximal number of panels side by side
 COLUMNS = 4

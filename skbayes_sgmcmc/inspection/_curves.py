@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
+from .._arrays import Array
 from .._draws.prediction import blocks
 from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._validation import check_consistent_length
-
-Array = NDArray[Any]
 
 #: smaller probabilities are replaced by this one, as in :func:`sklearn.metrics.log_loss`
 SMALLEST = float(np.finfo(np.float64).eps)

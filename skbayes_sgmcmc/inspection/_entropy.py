@@ -8,11 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._draws import prediction
 from .._exceptions import not_allowed
 from .._pipelines import last_step
 from .._validation import check_array, check_choice, check_consistent_length, check_int
-from ._common import Array, Display, check_one_target, pyplot
+from ._common import Display, check_one_target, pyplot
 
 #: label of the axis for each kind of entropy
 KINDS = {

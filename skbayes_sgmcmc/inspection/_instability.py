@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._pipelines import last_step
-from ._common import Array, Display, pyplot
+from ._common import Display, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._pipelines import last_step
 from .._validation import check_real
-from ._common import Array, Display, one_output, pyplot
+from ._common import Display, one_output, pyplot
 
 #: probabilities of the intervals that are shown by default
 COVERAGES = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._pipelines import last_step, name_of
-from ._common import Array, Display, pyplot, several
+from ._common import Display, pyplot, several
 from ._curves import Curves, kind_of_curves
 
 #: label of the axis for each metric

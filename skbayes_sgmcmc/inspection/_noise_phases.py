@@ -7,12 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._pipelines import last_step
 from .._validation import check_int, check_real
 from ..diagnostics import noise_variances
 from ..schedules import as_schedule
-from ._common import Array, Display, pyplot
+from ._common import Display, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -10,11 +10,12 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from .._arrays import Array
 from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
 from .._validation import central, check_choice, check_int
-from ._common import Array, Display, pyplot
+from ._common import Display, pyplot
 
 
 @dataclass(eq=False, repr=False)

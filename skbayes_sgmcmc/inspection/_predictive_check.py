@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._pipelines import last_step
 from .._validation import central, check_int
-from ._common import Array, Display, one_output, pyplot
+from ._common import Display, one_output, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
 from .._validation import central, check_int
-from ._common import Array, Display, intervals, pyplot
+from ._common import Display, intervals, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._labels import known_codes, label_array
 from .._pipelines import name_of
@@ -18,7 +19,7 @@ from .._validation import (
     check_is_fitted,
     column_or_1d,
 )
-from ._common import Array, Display, pyplot
+from ._common import Display, pyplot
 
 #: allowed deviation of the sum of a row of probabilities from 1
 SUM_TOLERANCE = 1e-4

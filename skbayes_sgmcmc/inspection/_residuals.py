@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Self
 
+from .._arrays import Array
 from .._pipelines import last_step
 from .._validation import central
-from ._common import Array, Display, one_output, pyplot
+from ._common import Display, one_output, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -7,11 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._draws.posterior_samples import quantiles
 from .._exceptions import not_allowed
 from .._pipelines import last_step, with_column_names
 from .._validation import central, check_int
-from ._common import COLUMNS, Array, Display, intervals, pyplot
+from ._common import COLUMNS, Display, intervals, pyplot
 
 
 @dataclass(eq=False, repr=False)

@@ -8,11 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._arrays import Array
 from .._draws.posterior_samples import PosteriorSamples
 from .._limits import LIMITS
 from .._pipelines import last_step
 from .._validation import check_int, check_random_state
-from ._common import COLUMNS, Array, Display, pyplot, several
+from ._common import COLUMNS, Display, pyplot, several
 
 
 @dataclass(eq=False, repr=False)

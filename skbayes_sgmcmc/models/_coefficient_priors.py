@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._draws.storage import decode, encode
 from ..priors.factorised import PRIORS, Normal, Prior
 from ..priors.learned_scale import LearnedScale
 from ._constants import Constant
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

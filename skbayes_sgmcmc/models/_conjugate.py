@@ -24,9 +24,9 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._exceptions import SamplingError, more
@@ -36,7 +36,6 @@ from .likelihoods import TYPICAL_NOISE, Gaussian
 if TYPE_CHECKING:
     from .glm import GLMModel
 
-Array = NDArray[Any]
 
 #: degrees of freedom of the proposals: their tails must be heavier than those of the density
 DF = 5

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-Array = NDArray[Any]
+from .._arrays import Array
 
 
 class Constant:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.fields import Field
 from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
@@ -26,8 +26,6 @@ from ._design_batches import (
     TripletBatch,
 )
 from ._gram import SMALL_SQUARE, gram_with_ones
-
-Array = NDArray[Any]
 
 
 class _Dense(Field):
@@ -120,10 +118,6 @@ class _Dense(Field):
         assert self.factor is not None
         factor = self.factor.astype(np.float64)
         return factor * factor if square else factor
-
-    def row_squares(self, squares: Array) -> Array:
-        """Sum of ``squares`` (columns, k) times X*X over columns and k, shape (rows,)."""
-        return np.concatenate([np.square(x) @ squares.sum(1) for _, x in self.blocks()])
 
 
 def _left_range(sums: Array, x: Array, *, square: bool) -> bool:
@@ -344,9 +338,6 @@ class SparseDesign(Field):
         x = self.x.multiply(self.x) if square else self.x
         return np.asarray(x.T @ r)
 
-    def row_squares(self, squares: Array) -> Array:
-        return np.asarray(self.x.multiply(self.x) @ squares.sum(1)).reshape(-1)
-
 
 class StoredSparseDesign(SparseDesign):
     """All rows of a CSR matrix that is used as it is; see :class:`StoredDesign`."""
@@ -395,9 +386,6 @@ class StoredSparseDesign(SparseDesign):
     def transposed_times(self, r: Array, *, square: bool = False) -> Array:
         parts = self._parts()
         return np.asarray(sum(p.transposed_times(r[rows], square=square) for rows, p in parts))
-
-    def row_squares(self, squares: Array) -> Array:
-        return np.concatenate([part.row_squares(squares) for _, part in self._parts()])
 
     def _parts(self) -> Iterator[tuple[slice, SparseDesign]]:
         for rows, x in self.blocks(LIMITS.narrow_rows):

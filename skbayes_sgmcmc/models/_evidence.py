@@ -16,18 +16,17 @@ in turns.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from .._limits import LIMITS
 
 if TYPE_CHECKING:
     from .last_layer import HeadModel
 
-Array = NDArray[Any]
 
 #: most approximations, and the change of log s that is the last
 MOST_FITS, SAME_SCALE = 12, 0.1

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.minibatch import Data, Minibatches
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
@@ -40,8 +40,6 @@ from ._whitening import Whitened, between, root_of
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
-
-Array = NDArray[Any]
 
 
 class Fitted(NamedTuple):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from ._auto import AUTO
-
-Array = NDArray[Any]
 
 
 def largest_second_moment(rows: Array, root: Array, rng: np.random.Generator) -> float:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .._arrays import Array
 
 #: mean squares below which single precision may have lost some
 SMALL_SQUARE = 1e-30

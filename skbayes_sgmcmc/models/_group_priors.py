@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from ..priors.factorised import Normal
 from ._coefficient_priors import CoefficientPrior, NormalParts, coefficient_prior
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

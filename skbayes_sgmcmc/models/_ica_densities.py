@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from ._constants import Constant
-
-Array = NDArray[Any]
 
 #: standard deviation of all densities: that of the logistic density 1 / (4 cosh^2(y/2))
 LOGISTIC_SD = np.pi / np.sqrt(3.0)

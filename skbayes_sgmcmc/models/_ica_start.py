@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._limits import LIMITS
 from ..priors.factorised import Normal
 from ._ica_densities import LOGISTIC_SD, NORMAL, SHAPES, shape_gains
 from .ica import ICAModel
-
-Array = NDArray[Any]
 
 #: steps of a descent between two choices of the shapes
 SHAPE_STEPS = 20

@@ -15,12 +15,9 @@ of rows and columns are.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .._arrays import Array
 
 
 def kronecker_terms(covariance: Array) -> tuple[Array, Array, Array]:

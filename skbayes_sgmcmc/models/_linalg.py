@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._limits import LIMITS
-
-Array = NDArray[Any]
 
 
 def inverse_root(curvature: Array) -> Array:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from ._gaussian_tuning import CurvedModel
-
-Array = NDArray[Any]
 
 #: what sds are divided by at least
 SMALLEST = np.finfo(float).tiny

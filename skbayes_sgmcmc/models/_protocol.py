@@ -44,9 +44,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from ._coefficient_priors import NormalParts
     from ._compiled import Compiled
     from ._tuning import Tuning
-
-Array = NDArray[Any]
 
 
 @dataclass

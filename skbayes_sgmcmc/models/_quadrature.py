@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .._arrays import Array
+
 #: nodes (nodes, q), or (nodes,) for one axis, and weights (nodes,) with the sum one
 Rule = tuple[Array, Array]
 

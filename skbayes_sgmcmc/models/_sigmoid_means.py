@@ -15,16 +15,13 @@ with integrands that are smoother if s is larger.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import logit, ndtr
 
+from .._arrays import Array
 from ._quadrature import gauss
-
-Array = NDArray[Any]
 
 #: sd of the logit at which both methods have errors of 0.0004, and of 0.4% of the slope
 WIDE = 2.5

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from .._data.row_odds import RowOdds
 from .._exceptions import not_allowed
@@ -33,8 +33,6 @@ from ._protocol import Anchor, Model
 
 if TYPE_CHECKING:
     from ..samplers import Cell, Sampler
-
-Array = NDArray[Any]
 
 
 @dataclass

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from ._auto import AUTO
 
 if TYPE_CHECKING:
     from ..samplers import Sampler
     from ._gaussian_tuning import CurvedModel
-
-Array = NDArray[Any]
 
 
 def step_at_walls(

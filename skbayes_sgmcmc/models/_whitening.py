@@ -6,19 +6,17 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from ._auto import AUTO
 from ._linalg import inverse_root, is_sparse, largest_of_symmetric, pairs_of_symmetric
 
 if TYPE_CHECKING:
     from ._gaussian_tuning import CurvedModel
-
-Array = NDArray[Any]
 
 
 def root_of(precision: Array, linked: Array | None) -> Array:

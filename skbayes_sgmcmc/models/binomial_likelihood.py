@@ -2,20 +2,16 @@ r"""Likelihood of numbers of successes in a known number of trials."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import logit
 from torch import Tensor
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled
 from .likelihoods import Likelihood
-
-Array = NDArray[Any]
 
 
 class Binomial(Likelihood):

@@ -3,20 +3,17 @@ r"""Likelihoods of counts, and the base of those with a logarithmic link: means 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled, Own
 from ._constants import Constant
 from .likelihoods import Likelihood, Natural
-
-Array = NDArray[Any]
 
 #: median of the prior of the dispersion
 TYPICAL_DISPERSION = 0.3

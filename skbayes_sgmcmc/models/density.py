@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._exceptions import not_allowed
 from .._metric import State
 from ._protocol import Model
-
-Array = NDArray[Any]
 
 
 class DensityModel(Model):

@@ -21,11 +21,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._draws.posterior_samples import PosteriorSamples
-
-Array = NDArray[Any]
 
 #: largest sds of logits, and of how many draws one is then taken
 LEVELS = ((1.0, 16), (2.0, 8), (math.inf, 4))

@@ -3,19 +3,16 @@ r"""Likelihood of positive targets with an sd proportional to their mean."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled
 from .count_likelihoods import Dispersed, digamma_rest, stirling_rest
-
-Array = NDArray[Any]
 
 
 class Gamma(Dispersed):

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
@@ -35,8 +35,6 @@ from ._protocol import Anchor, LinearForm, LinearRows
 from ._quadrature import Rule, gauss, product, third_degree
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
-
-Array = NDArray[Any]
 
 #: nodes of the quadrature over the linear predictor
 NODES = 11

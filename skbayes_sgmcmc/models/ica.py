@@ -15,10 +15,10 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 import torch
-from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._metric import Metric, State
@@ -26,8 +26,6 @@ from ..priors.factorised import Prior
 from ._ica_densities import Densities
 from ._metric_tuning import MetricModel
 from ._protocol import Anchor
-
-Array = NDArray[Any]
 
 
 class NaturalMetric(Metric):

@@ -6,8 +6,8 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from ..priors.factorised import Normal, Prior
@@ -20,8 +20,6 @@ from ._tuning import Tuning
 from .glm import GLMModel
 from .likelihoods import Likelihood
 from .rotated import RotatedLogisticModel, RotatedModel
-
-Array = NDArray[Any]
 
 
 class HeadTuning(WhitenedGaussian):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._sklearn import BaseEstimator
 from .._validation import check_choice, check_real
 from ._compiled import Compiled, Own
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
     from ..priors.factorised import Prior
 
-Array = NDArray[Any]
 
 #: median of the prior of the noise, in units of y
 TYPICAL_NOISE = 0.3

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Data
 from .._draws.storage import decode, encode
@@ -44,8 +44,6 @@ from ._margins import WalledModel
 from ._past import Past
 from ._protocol import Anchor, LinearForm, LinearRows
 from .row_space import RowSpace
-
-Array = NDArray[Any]
 
 MAX_FIXED_POINT_STEPS = 15
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
 from .._draws.storage import decode, encode
@@ -35,7 +35,6 @@ from ._sigmoid_means import normal_nodes, sigmoid, sigmoid_means
 from .likelihoods import elementwise_softmax
 from .linear import LinearModel
 
-Array = NDArray[Any]
 #: of every row, its class and the class that is best otherwise
 Pair = tuple[Array, Array]
 

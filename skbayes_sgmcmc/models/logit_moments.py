@@ -23,18 +23,16 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import torch
-from numpy.typing import NDArray
 from scipy.linalg.blas import strmm
 from scipy.sparse import issparse
 from scipy.special import expit
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from .._arrays import Array
 from .._limits import LIMITS
 from ._quadrature import gauss
 from .few_draws import FOR_EACH, LEVELS, matched
-
-Array = NDArray[Any]
 
 #: largest error along the directions that are looked at, and variances of logits that are tried
 TOLERANCE, VARIANCES = 3e-4, (0.25, 0.1, 0.03, 0.01)

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit, logit
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from ..priors.factorised import Prior
@@ -33,8 +33,6 @@ from ._constants import Constant
 from ._quadrature import gauss
 from .glm import NODES, GLMModel
 from .likelihoods import Categorical, Likelihood
-
-Array = NDArray[Any]
 
 #: prior sd of the logarithms of gaps: 90% of gaps are within a factor of 27 of the typical one, so
 #: that a class may also be rare

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import (
     bdtr,
     betaincc,
@@ -27,7 +26,7 @@ from scipy.special import (
     xlogy,
 )
 
-Array = NDArray[Any]
+from .._arrays import Array
 
 #: squares of larger numbers are those plus one
 FAR = 1e10

@@ -23,18 +23,16 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from .._limits import LIMITS
 from ._constants import Constant
 from .linear import LinearModel
 from .logistic import LogisticModel
-
-Array = NDArray[Any]
 
 
 @dataclass

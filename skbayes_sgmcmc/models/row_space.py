@@ -15,13 +15,11 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.rows import first_equal
 from .._limits import LIMITS
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

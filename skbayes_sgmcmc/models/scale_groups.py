@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._metric import State
 from ..priors.learned_scale import LearnedScale, bounded, tempered_gamma
 from ._constants import Constant
 from ._sums import add_at
-
-Array = NDArray[Any]
 
 #: most coefficients of a group that are added up at once
 ROW = 256

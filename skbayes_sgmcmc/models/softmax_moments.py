@@ -24,13 +24,11 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.special import softmax
 
+from .._arrays import Array
 from ._kronecker import kronecker_terms, quadratic_forms
 from .logit_moments import RANDOM_DIRECTIONS, TOLERANCE, Moments
-
-Array = NDArray[Any]
 
 #: variances of relative logits that are tried
 VARIANCES = (0.1, 0.05, 0.03, 0.01)

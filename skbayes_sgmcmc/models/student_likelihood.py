@@ -7,15 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from . import predictive
 from ._compiled import Compiled, Own
 from .likelihoods import Gaussian, Natural, Parametric
 from .predictive import Predictive
-
-Array = NDArray[Any]
 
 #: power of the largest number of a precision beyond which targets of heavy tails count as this far,
 #: so that their squares are finite; the logarithms of their densities hardly change

@@ -15,17 +15,15 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 from torch.special import log_ndtr
 
+from .._arrays import Array
 from ._compiled import Compiled, Own
 from .count_likelihoods import LogMean
 from .likelihoods import Natural
 from .predictive import Predictive
-
-Array = NDArray[Any]
 
 #: logarithms of rates beyond which 1 - exp(-rate) is the rate, or 1
 TINY_RATE, LARGE_RATE = -30.0, 7.0

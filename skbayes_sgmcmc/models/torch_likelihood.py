@@ -9,16 +9,14 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._sklearn import BaseEstimator
 from .._validation import check_int
 from .likelihoods import Likelihood
 from .predictive import Predictive
-
-Array = NDArray[Any]
 
 
 class TorchLikelihood(BaseEstimator):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import gammainc, ndtr
 from torch import Tensor
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .count_likelihoods import LogMean, digamma_rest, stirling_rest
 from .likelihoods import Natural, Parametric
@@ -25,7 +25,6 @@ from .predictive import Predictive, poisson_log, poisson_samples
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
 
-Array = NDArray[Any]
 
 #: ends of the power: near 1, amounts are multiples of one number; near 2, none of them is zero
 LEAST_POWER, LARGEST_POWER = 1.01, 1.99

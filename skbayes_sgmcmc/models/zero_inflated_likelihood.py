@@ -12,8 +12,9 @@ import torch
 from scipy.special import ndtr
 from torch import Tensor
 
+from .._arrays import Array
 from ._compiled import Compiled
-from .count_likelihoods import Array, NegativeBinomial, Poisson
+from .count_likelihoods import NegativeBinomial, Poisson
 from .likelihoods import Natural
 from .predictive import Predictive
 

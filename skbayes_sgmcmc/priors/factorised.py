@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import erf
 from torch import Tensor
 
+from .._arrays import Array
 from .._sklearn import BaseEstimator
-
-Array = NDArray[Any]
 
 
 class Prior(BaseEstimator):

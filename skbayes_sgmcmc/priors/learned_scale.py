@@ -18,14 +18,12 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 from torch import Tensor
 
+from .._arrays import Array
 from .._sklearn import BaseEstimator
 from .._validation import BOUNDS, check_choice, check_real, check_scale
-
-Array = NDArray[Any]
 
 #: shape from which the quantiles of a gamma distribution are those of Wilson and Hilferty, whose
 #: relative error is then below 1e-8

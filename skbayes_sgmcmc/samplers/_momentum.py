@@ -7,14 +7,13 @@ exact Ornstein-Uhlenbeck flow. ``s`` is the fraction of the step that a flow tak
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor
 
+from .._arrays import Array
 from .._exceptions import not_allowed
 from .._validation import check_real
 from ._protocol import Sampler, State, Step
@@ -71,7 +70,7 @@ class MomentumSampler(EnergyTuned):
         friction = max(self.resistance(), 1e-3)
         return max(2.0 * friction / eta, 0.4 / friction)
 
-    def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
+    def largest_step(self, force: Array, distance: Array) -> Array:
         # the kick eta F begins an oscillation of the amplitude sqrt(eta) F. Most kicks of a wall
         # turn a momentum around, and what they add is about half of themselves
         return np.asarray(np.square(2.0 * distance / force))
@@ -154,8 +153,18 @@ class ThermostatSampler(MomentumSampler):
 
     #: the thermostat takes away the heat of somewhat longer steps
     share = 0.3
-    mass: float | str
-    initial_friction: float | None = None
+
+    def __init__(
+        self,
+        friction: float = 0.1,
+        diffusion: float | None = None,
+        mass: float | str = "auto",
+        initial_friction: float | None = None,
+    ):
+        self.friction = friction
+        self.diffusion = diffusion
+        self.mass = mass
+        self.initial_friction = initial_friction
 
     def check(self, name: str) -> None:
         super().check(name)

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._metric import Conditionals, Metric, State
 from .._sklearn import BaseEstimator
 
@@ -124,14 +124,14 @@ class Step:
     eta: float = 0.0
     noise: float = 0.0
     temperature: float = 1.0
-    temperatures: NDArray[Any] = field(default_factory=lambda: np.ones(1))
+    temperatures: Array = field(default_factory=lambda: np.ones(1))
     xi: Tensor = field(default_factory=_nothing)
     uniform: Tensor = field(default_factory=_nothing)
     prior_curvature: float = 0.0
     tuning: bool = False
     guessed: bool = False
     progress: float = 1.0
-    all_progress: NDArray[Any] = field(default_factory=lambda: np.ones(1))
+    all_progress: Array = field(default_factory=lambda: np.ones(1))
     burnt_in: int = 0
     energy_error: float = 5e-4
     same_rows: bool = True
@@ -246,9 +246,7 @@ class Sampler(BaseEstimator):
         """
         return None
 
-    def own_preconditioner(
-        self, mean_square: NDArray[Any], prior_curvature: float
-    ) -> NDArray[Any] | None:
+    def own_preconditioner(self, mean_square: Array, prior_curvature: float) -> Array | None:
         """The diagonal preconditioner that the sampler will use; None if it has no rule for it.
 
         ``mean_square`` of shape (n_parameters,) is the mean square of the likelihood's part of the
@@ -272,7 +270,7 @@ class Sampler(BaseEstimator):
         """Steps between two nearly independent draws of a standard normal posterior."""
         return 1.0 / eta
 
-    def largest_step(self, force: NDArray[Any], distance: NDArray[Any]) -> NDArray[Any]:
+    def largest_step(self, force: Array, distance: Array) -> Array:
         """The eta that lets a force, in one step, move a chain by this distance.
 
         Both are in coordinates where the posterior is standard normal, with T = 1.
@@ -280,8 +278,8 @@ class Sampler(BaseEstimator):
         return distance / force
 
     def used_step(self, eta: float, state: State) -> float:
-        """The step size in use at the end of a run, if the sampler has changed it."""
-        return eta
+        """The step size in use at the end of a run: the sampler may have scaled distances."""
+        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
 
     def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
         """Statistics of each chain to report after the run, each of shape (chains,).
@@ -290,7 +288,7 @@ class Sampler(BaseEstimator):
         """
         return {}
 
-    def doubts(self, statistics: dict[str, NDArray[Any]]) -> str | None:
+    def doubts(self, statistics: dict[str, Array]) -> str | None:
         """Why draws with these statistics are not to be trusted, and what to change; else None."""
         return None
 

@@ -11,9 +11,9 @@ import math
 from typing import Any, Literal
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._validation import check_choice, check_real, is_auto
 from ._protocol import Sampler, State, Step
 from ._tuning import TUNING, adapt, wanted
@@ -158,7 +158,7 @@ class MCLMC(Sampler):
             "length": state["length"][:, 0],
         }
 
-    def doubts(self, statistics: dict[str, NDArray[Any]]) -> str | None:
+    def doubts(self, statistics: dict[str, Array]) -> str | None:
         undone, error = statistics["undone"].max(), statistics["energy_error"].max()
         if not (undone > TUNING.most_undone or error > TUNING.largest_error):
             return None
@@ -172,9 +172,6 @@ class MCLMC(Sampler):
 
     def forget_step(self, state: State) -> None:
         state["scale"].fill_(1.0)
-
-    def used_step(self, eta: float, state: State) -> float:
-        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
 
     # the letters ----------------------------------------------------------------------------------
 

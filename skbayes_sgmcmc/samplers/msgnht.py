@@ -44,17 +44,5 @@ class MSGNHT(ThermostatSampler):
     MSGNHT(diffusion=5.0, mass=1.0)
     """
 
-    def __init__(
-        self,
-        friction: float = 0.1,
-        diffusion: float | None = None,
-        mass: float | str = "auto",
-        initial_friction: float | None = None,
-    ):
-        self.friction = friction
-        self.diffusion = diffusion
-        self.mass = mass
-        self.initial_friction = initial_friction
-
     def kinetic(self, v: Tensor) -> Tensor:
         return v * v

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .._arrays import Array
 from .._validation import check_choice, check_real
 from ._protocol import Sampler, State, Step
 from ._tuning import TUNING
@@ -133,7 +133,7 @@ class PSGLD(Sampler):
         """The part of the gradient g that V averages."""
         return g if self.with_prior else step.likelihood()
 
-    def own_preconditioner(self, mean_square: NDArray[Any], prior_curvature: float) -> NDArray[Any]:
+    def own_preconditioner(self, mean_square: Array, prior_curvature: float) -> Array:
         """G at V = ``mean_square``, with the cap for eta = 1."""
         G = 1.0 / (self.regularization + np.sqrt(mean_square))
         return np.minimum(G, 0.5 / prior_curvature) if prior_curvature > 0.0 else G

@@ -45,17 +45,5 @@ class SGNHT(ThermostatSampler):
     SGNHT(mass=1.0)
     """
 
-    def __init__(
-        self,
-        friction: float = 0.1,
-        diffusion: float | None = None,
-        mass: float | str = "auto",
-        initial_friction: float | None = None,
-    ):
-        self.friction = friction
-        self.diffusion = diffusion
-        self.mass = mass
-        self.initial_friction = initial_friction
-
     def kinetic(self, v: Tensor) -> Tensor:
         return chain_mean(v * v)

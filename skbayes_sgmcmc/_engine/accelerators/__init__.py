@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..._exceptions import not_allowed
+from ..._numba import why_no_numba
 from ..recipe import Recipe
-from ._base import Accelerator, Engine, Offer, why_no_numba
+from ._base import Accelerator, Engine, Offer
 from .cuda_graphs import CUDAGraph
 from .fused_steps import FusedSteps
 from .linear_momentum import LinearMomentum

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from ...samplers import Cell
@@ -91,18 +89,6 @@ class Accelerator:
         why_not = self.why_not(recipe)
         pays = why_not is None and self.pays(recipe)
         return Offer(self.name, self.part, why_not, pays, self.numba)
-
-
-def why_no_numba() -> str | None:
-    """The reason why compiled code is not available; None if it is."""
-    if find_spec("numba") is None:
-        return "numba is not installed; install the extra 'skbayes-sgmcmc[fast]'."
-    try:
-        import_module("numba")
-    except Exception as error:  # another NumPy than it knows; its library does not fit in memory
-        reason = str(error).partition("\n")[0]
-        return f"numba can't be imported ({type(error).__name__}: {reason})."
-    return None
 
 
 def why_no_cpu(recipe: Recipe) -> str | None:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..._limits import LIMITS
@@ -24,7 +23,6 @@ from ..recipe import Recipe
 from ..target import Evaluator, Target
 from ._base import Accelerator, Engine, why_no_cpu
 
-Array = NDArray[Any]
 #: the share of rows that use a column from which on it is stored dense
 MANY = 0.2
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Minibatches
 from ..._draws.storage import dtype_name
@@ -26,7 +26,6 @@ from ..recipe import Recipe
 from ..target import Target
 from ._base import Accelerator, Engine, why_no_cpu
 
-Array = NDArray[Any]
 Kernel = Callable[..., torch.Tensor]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.minibatch import Batch
 from ..._limits import LIMITS
 from ..._metric import State
@@ -22,7 +22,6 @@ from .mlp import ACTIVATIONS, MLP
 if TYPE_CHECKING:
     from .model import NetworkModel
 
-Array = NDArray[Any]
 
 #: likelihoods, with the kernel's numbers
 LIKELIHOODS = {Categorical: 0, Categoricals: 0, Gaussian: 1, Heteroscedastic: 2}

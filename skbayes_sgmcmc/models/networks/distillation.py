@@ -23,16 +23,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from ..._arrays import Array
 from ..._exceptions import explained
 from .module_checks import batch_norms, explain_single_row
 from .module_copies import PickleOnly, put
-
-Array = NDArray[Any]
 
 #: number of rows that get their targets at once, with the same draws
 BLOCK_ROWS = 2000

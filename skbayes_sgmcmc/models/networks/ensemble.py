@@ -8,16 +8,14 @@ from itertools import chain
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
 from ..likelihoods import Likelihood
 from .module_checks import main_output
-
-Array = NDArray[Any]
 
 
 class StackedLinear(nn.Module):

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
 from ..._limits import LIMITS
 from .ensemble import StackedLinear
@@ -22,8 +22,6 @@ from .module_checks import Rows, call, main_output
 from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
 from .network import Network, draws_that_fit
-
-Array = NDArray[Any]
 
 
 @dataclass

@@ -7,18 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import logit
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab, sigma_mode
 from .._protocol import named_blocks
 from .blocks import Blocks
-
-Array = NDArray[Any]
 
 #: smallest delta and smallest 1 - delta, such that their logarithms are finite in float32
 LEAST_DELTA = 1e-35

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._metric import State
 from ...priors.factorised import Prior
@@ -17,8 +17,6 @@ from ..likelihoods import Likelihood
 from ..scale_groups import ScaleGroups
 from .model import NetworkModel
 from .network import Network
-
-Array = NDArray[Any]
 
 #: number of steps between two draws of the scales. A draw takes as long as some steps of a small
 #: network, in fewer steps the weights hardly change, and compiled steps are taken at once till then

@@ -7,14 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..._arrays import Array
 from .ensemble import StackedLinear
 from .network import Network, draws_that_fit
 from .products import add_product, affine, times_transposed
-
-Array = NDArray[Any]
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 

@@ -12,9 +12,9 @@ from typing import Any, Self, cast
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data, input_rows
 from ..._draws.storage import decode
@@ -33,7 +33,6 @@ from .compiled import PerceptronGradient, has_kernel, kernel_pays
 from .network import Network
 from .passes import InTurn
 
-Array = NDArray[Any]
 Augmentation = Callable[[Tensor, ChainRandom], Tensor]
 
 

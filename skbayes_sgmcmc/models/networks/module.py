@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed
 from ..._limits import LIMITS
@@ -30,8 +30,6 @@ from .module_copies import copied, light_copy
 from .module_ids import with_checked_ids
 from .network import Network
 from .passes import Autocast
-
-Array = NDArray[Any]
 
 #: torch's global random numbers are put aside by one thread at a time
 _BUILDING = threading.Lock()

@@ -13,13 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ..._arrays import Array
 from ..._limits import LIMITS
 from .passes import Rounded
-
-Array = NDArray[Any]
 
 #: sd of the starts of chains around the values of a module, relative to these values
 START_SPREAD = 0.01

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
 from ..._limits import LIMITS
@@ -25,8 +25,6 @@ from .latents import Latents
 from .model import by_chain
 from .network import ReferenceClass
 from .pruned_model import PrunedNetworkModel
-
-Array = NDArray[Any]
 
 #: least distance that pSGLD, whose steps are at most about eta long, can go in the burn-in: from a
 #: random start to coefficients of standardised features

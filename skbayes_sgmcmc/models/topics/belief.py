@@ -11,17 +11,14 @@ code and from 1 in the names of parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
-
-Array = NDArray[Any]
 
 
 class BeliefNetwork:

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
+from ..._arrays import Array
 from ..._exceptions import not_allowed
 from ..._limits import LIMITS
 from ..._validation import check_random_state
-
-Array = NDArray[Any]
 
 #: number of fixed-point steps for the proportions of a document
 STEPS = 20

@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.minibatch import Batch, Data
 from ..._limits import LIMITS
 from ..._metric import State
@@ -21,8 +21,6 @@ from .._protocol import Model
 from .._tuning import ManyModes, Request, Tuning
 from .completion import log_probabilities
 from .parametrizations import ExpandedMean, Parametrization
-
-Array = NDArray[Any]
 
 
 class CorpusModel(Model):

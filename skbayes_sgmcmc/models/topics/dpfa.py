@@ -23,9 +23,9 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch
 from ..._metric import DiagonalMetric, Metric, State
@@ -35,8 +35,6 @@ from .completion import STEPS
 from .corpus import CorpusModel
 from .documents import REPEATED_STEPS, Assignments, Tokens, fixed_point
 from .parametrizations import Parametrization
-
-Array = NDArray[Any]
 
 
 @dataclass

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from .._design import SparseDesign
 from .documents import Tokens, blocked_sweep, draw_proportions
-
-Array = NDArray[Any]
 
 
 class GibbsChain:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch
 from ..._metric import State
@@ -23,8 +23,6 @@ from .completion import proportions
 from .corpus import CorpusModel
 from .documents import Tokens, topic_gradient
 from .parametrizations import Parametrization
-
-Array = NDArray[Any]
 
 
 class LDAModel(CorpusModel):

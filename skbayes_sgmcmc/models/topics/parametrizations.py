@@ -7,16 +7,12 @@ phi to the gradient in theta. Positions theta (chains, words * topics) are viewe
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from ..._arrays import Array
 from ..._metric import DiagonalMetric, Metric
-
-Array = NDArray[Any]
 
 #: sd, on the scale of log phi, of the noise in the initial topics of chains
 START_SPREAD = 0.5
