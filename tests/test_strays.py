@@ -33,8 +33,8 @@ def test_noise_that_runs_away_for_a_while():
     """In a twentieth of the draws, sigma is up to 500 sds of y; medians are 0.2 to 0.4.
 
     R-hat and the quartiles of the draws said nothing, and predictive sds were 11 to 70 sds of y.
-    Rounding decides how far the noise of a seed runs, so the largest of three counts; a tenth of the
-    step is right.
+    Rounding decides how far the noise of a seed runs, so the largest of three counts; a tenth of
+    the step is right.
     """
     run = {"sampler": "sghmc", "burn_in": 1000, "thinning": 5, "n_chains": 2, "n_draws": 400}
     X, y = sine()
