@@ -364,6 +364,23 @@ def test_sparse_rows_are_predicted_as_dense_ones():
     assert np.allclose(clf.predict_proba(sp.csr_matrix(X)), clf.predict_proba(X), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("hidden", [(), (4,)])
+def test_predictions_of_words_need_no_dense_rows(hidden, monkeypatch):
+    """A dense copy of 3,000 rows of 36,746 words took a gigabyte, and products with it 100 s."""
+    X = sp.random(60, 400, 0.02, "csr", random_state=0)
+    settings = {"n_chains": 2, "n_draws": 5, "burn_in": 5, "thinning": 1, "random_state": 0}
+    clf = SparseBayesianClassifier(hidden_layer_sizes=hidden, **settings)
+    clf.fit(X, np.arange(60) % 3)
+    expected = clf.predict_proba(X.toarray())
+
+    def forbidden(self):
+        raise AssertionError
+
+    monkeypatch.setattr(sp.csr_matrix, "toarray", forbidden)
+    np.testing.assert_allclose(clf.predict_proba(X), expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
 def test_weights_are_repetitions_in_all_units(form):
     """Of rows, targets and coefficients: from full batches the same draws, up to rounding.

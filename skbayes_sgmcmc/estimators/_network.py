@@ -218,27 +218,26 @@ class NetworkEstimator(SGMCMCEstimator):
         """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
         import torch
 
+        from .._draws.prediction import tensor_of
         from .._engine.devices import prediction_device
 
         posterior = self.posterior_
         chosen = np.arange(posterior.n_pooled)[draws]
-        dtype = posterior.select(next(iter(posterior.draws)), slice(0, 1)).dtype
-        rows = self._inputs(x)
-        rows = rows.toarray() if sp.issparse(rows) else rows[:]
-        inputs = torch.from_numpy(np.ascontiguousarray(rows, dtype))
+        first = tensor_of(posterior.select(next(iter(posterior.draws)), slice(0, 1)))
         network = self._fitted_network()
-        products = len(chosen) * len(inputs) * network.row_products
-        inputs = inputs.to(
-            prediction_device(self.device, products, getattr(self, "device_", "cpu"))
-        )
-        out = np.empty((len(chosen), x.shape[0], self._n_outputs), dtype)
+        products = len(chosen) * x.shape[0] * network.row_products
+        device = prediction_device(self.device, products, getattr(self, "device_", "cpu"))
+        out = torch.empty(len(chosen), x.shape[0], self._n_outputs, dtype=first.dtype)
         with torch.no_grad():
-            for some, f in self._iter_outputs(chosen, inputs):
-                out[some] = f.cpu().numpy()
-        return out
+            inputs = network.rows(self._inputs(x), first.dtype, device)
+            for some, f in self._iter_outputs(chosen, inputs, x.shape[0], device):
+                out[some] = f
+        return out.numpy()
 
-    def _iter_outputs(self, chosen: Array, inputs: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Yield outputs (draws, rows, k) for the network's inputs, a few chosen draws at a time.
+    def _iter_outputs(
+        self, chosen: Array, inputs: Any, n_rows: int, device: str
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Yield outputs (draws, rows, k) for the network's ``rows``, a few chosen draws at a time.
 
         Each block comes with the places of its draws in ``chosen``. The outputs are differentiable
         with respect to the inputs.
@@ -246,12 +245,11 @@ class NetworkEstimator(SGMCMCEstimator):
         import torch
 
         network, posterior = self._fitted_network(), self.posterior_
-        device = inputs.device
-        for some in gen_batches(len(chosen), network.draws_at_once(len(inputs))):
+        for some in gen_batches(len(chosen), network.draws_at_once(n_rows)):
             theta = torch.from_numpy(self._positions(chosen[some], network)).to(device)
             state = {name: torch.from_numpy(posterior.select(name, chosen[some])).to(device)
                      for name in network.buffers}  # fmt: skip
-            yield some, network.outputs(theta, inputs.to(theta.dtype)[None], state)
+            yield some, network.outputs(theta, inputs.to(theta.dtype), state)
 
     def _predictor(self) -> Any:
         ready = copy.copy(self)
@@ -342,7 +340,7 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         n_draws = self.posterior_.n_pooled
-        return self._iter_outputs(np.arange(n_draws), self._inputs(x))
+        return self._iter_outputs(np.arange(n_draws), self._inputs(x)[None], len(x), str(x.device))
 
     def _student(self, X: Array) -> Blueprint:
         from ..models.networks.distillation import Blueprint

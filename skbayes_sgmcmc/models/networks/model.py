@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any, Self, cast
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -24,7 +23,6 @@ from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
 from .._design import SparseDesign
-from .._linalg import is_sparse
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
@@ -159,8 +157,8 @@ class NetworkModel(Model):
         return Data(fields, len(y), weights, augment=augment)
 
     def _inputs(self, x: Any, dtype: Any, device: str) -> Any:
-        plain = self._passes is self.network and self.augment is None and device == "cpu"
-        if plain and self.network.takes_sparse and sp.issparse(x) and is_sparse(x):
+        plain = self._passes is self.network and self.augment is None
+        if plain and self.network.takes(x, device):
             return SparseDesign(x, dtype, device)
         return input_rows(x, dtype, device)
 

@@ -13,10 +13,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+import torch
 from torch import Tensor, nn
 
 from ..._arrays import Array
+from ..._draws.storage import dtype_name
 from ..._limits import LIMITS
+from .._design import SparseDesign
+from .._linalg import is_sparse
 from .passes import Rounded
 
 #: sd of the starts of chains around the values of a module, relative to these values
@@ -106,6 +111,17 @@ class Network:
     def _start_of(self, name: str, size: int) -> Array:
         """Where a block that is not of weights starts."""
         return np.zeros(size)
+
+    def takes(self, x: Any, device: str) -> bool:
+        """Whether products with these rows are quicker as a CSR matrix, which the network takes."""
+        return self.takes_sparse and device == "cpu" and sp.issparse(x) and is_sparse(x)
+
+    def rows(self, x: Any, dtype: torch.dtype, device: str) -> Any:
+        """Rows as :meth:`outputs` takes them: a tensor (1, rows, ...), or a ``SparseBatch``."""
+        if self.takes(x, device):
+            return SparseDesign(x, dtype, device).whole()
+        dense = x.toarray() if sp.issparse(x) else x[:]
+        return torch.from_numpy(np.ascontiguousarray(dense, dtype_name(dtype))).to(device)[None]
 
     def values(self) -> Array:
         """The network's own values of its parameters, (n_parameters,); only modules have some."""
