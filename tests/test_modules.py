@@ -316,6 +316,15 @@ def test_bad_modules(module, message):
     assert not hasattr(clf, "classes_")
 
 
+def test_a_module_of_one_logit_is_told_how_to_have_two():
+    module = nn.Linear(64, 1)
+    with pytest.raises(ValueError, match=r"such as torch\.nn\.Sequential\(module, .*Pad1d"):
+        BayesianModuleClassifier(module, **SHORT).fit(X, y > 4)
+    module = nn.Sequential(module, nn.ConstantPad1d((1, 0), 0.0))
+    proba = BayesianModuleClassifier(module, **SHORT).fit(X, y > 4).predict_proba(X)
+    assert proba.shape == (len(X), 2)
+
+
 def test_building_modules_leaves_torchs_random_numbers_alone():
     state = torch.random.get_rng_state()
     build(mlp_module)

@@ -15,7 +15,7 @@ from sklearn.utils import gen_batches
 from .._arrays import Array
 from .._data.scaling import center_and_scale, sparse_scale
 from .._draws import prediction
-from .._exceptions import not_allowed, warn
+from .._exceptions import listed, not_allowed, warn
 from .._limits import LIMITS
 from .._validation import check_choice, is_auto
 from ._base import SGMCMCEstimator
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 #: prior sd of the difference between two rows' linear predictors below which a prior forbids
 #: effects, unless the rows together outweigh it: with a sum of squares of about one they begin to
 LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
+#: prior sd of the difference that a feature makes between any two rows, below which it is as good
+#: as left out beside one whose difference is NOTED or more
+LEFT_OUT, NOTED = 0.05, 1.0
 
 
 class LinearEstimator(SGMCMCEstimator):
@@ -148,15 +151,20 @@ class LinearEstimator(SGMCMCEstimator):
         super()._check_sense(rows)
         if self._learned_scale() is not None:  # it is in units of the features
             return
-        n_rows = rows.n_rows
-        allowed = _differences(self._columns.of_features(rows.x), self._model_scale())
+        n_rows, what, differ = rows.n_rows, "", 0.0
+        X, scale = self._columns.of_features(rows.x), self._model_scale()
+        allowed = _differences(X, scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
+            what, differ = "X", math.sqrt(allowed / n_rows)
+        elif (effects := _left_out(X, scale)).any():
+            names = np.array(self._columns.feature_labels, dtype=object)[effects > 0.0]
+            what, differ = listed(map(repr, names)), effects.max()
+        if what:
             warn(
-                f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on X: "
-                "it is in units of the coefficients, and under this prior the linear predictors of "
-                f"two rows differ by {math.sqrt(allowed / n_rows):.2g} (prior sd). Scale the "
-                "features to unit variance (StandardScaler), or give prior_scale='learned' or "
-                "larger numbers.",
+                f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on {what}"
+                ": it is in units of the coefficients, and under this prior the linear predictors "
+                f"of two rows differ by {differ:.2g} (prior sd). Scale the features to unit "
+                "variance (StandardScaler), or give prior_scale='learned' or larger numbers.",
                 "the-prior-hardly-allows-any-effect",
             )
 
@@ -171,7 +179,8 @@ class LinearEstimator(SGMCMCEstimator):
             If True, the table has the medians and intervals of the exponentials of coefficients,
             intercepts and effects of groups, and nothing else: odds ratios of a logistic
             regression, rate ratios of a model of counts. Its title says what they multiply, such
-            as "odds of 'ill'".
+            as "odds of 'ill'". Categories are compared with the population, not with one of them:
+            for the ratio of two, take the difference of their draws.
 
         Returns
         -------
@@ -317,6 +326,20 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
         outputs = self._logit_module(*(torch.from_numpy(block).float() for block in draws))
         unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
         return MeanProbabilities(unchanged, outputs, weights)
+
+
+def _left_out(X: Any, prior_scale: Any) -> Array:
+    """Largest differences that features make between two rows, as prior sds; 0 where not too small.
+
+    Sparse rows are left alone: a word matters little alone, and as much as others.
+    """
+    scale = np.broadcast_to(np.asarray(prior_scale, dtype=np.float64), X.shape[1:])
+    if not isinstance(X, np.ndarray):
+        return np.zeros(len(scale))
+    with np.errstate(all="ignore"):
+        effects = np.ptp(X, axis=0) * scale
+    small = (effects < LEFT_OUT) & (len(X) * np.square(effects) < SURE_INFORMATION)
+    return np.where(small & (effects.max(initial=0.0) >= NOTED), effects, 0.0)
 
 
 def _differences(X: Any, prior_scale: Any) -> float:
