@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from .._arrays import Array
 from .._data.rows import StoredRows
-from .._exceptions import not_allowed
-from .._labels import codes_of, label_array
+from .._exceptions import listed, not_allowed
+from .._labels import codes_of, label_array, label_text
 from .._pipelines import called_from
 from .._table_columns import (
     as_array,
@@ -143,6 +143,29 @@ class Columns:
             origin = np.where(self.encoding.categories(self.n_columns)[origin], origin, -1)
         found, part = np.unique(origin, return_inverse=True)
         return part, ["numbers" if j < 0 else labels[j] for j in found]
+
+    def references(self, given: Any) -> tuple[Array, list[str]]:
+        """For every feature, the category's feature that it is compared with, or -1; and its name.
+
+        ``given`` has one category for each column that it names.
+        """
+        labels, (part, columns) = self.feature_labels, self.parts()
+        base, names = np.full(len(labels), -1), [""] * len(labels)
+        if not isinstance(given, Mapping):
+            raise not_allowed(f"reference={given!r} is not allowed: give a dict, or None.")
+        for column, level in given.items():
+            of = np.flatnonzero(part == (columns.index(column) if column in columns else -1))
+            known = [labels[j] for j in of]
+            if f"{column}={label_text(level)}" not in known:
+                found = listed(known or [each for each in labels if "=" in each]) or "none"
+                raise not_allowed(
+                    f"reference={given!r} is not allowed: no feature is the category {level!r} of "
+                    f"a column {column!r}. Features of categories are {found}."
+                )
+            base[of] = of[known.index(f"{column}={label_text(level)}")]
+            for j in of:
+                names[j] = label_text(level)
+        return base, names
 
     def find(self, parameter: str, given: Any) -> int:
         """Index of the column that ``given``, a value of this parameter, names."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
+    from .._draws.posterior_samples import PosteriorSamples
     from .._engine.run import Run
     from .._engine.settings import Settings
     from ..diagnostics import Summary
@@ -52,6 +53,8 @@ class LinearEstimator(SGMCMCEstimator):
     prior_scale: Any
     #: standard deviations of the features in the first fit
     _x_scale: Array
+    #: blocks that coefficients of all rows add to, and their signs
+    _baselines: ClassVar[dict[str, int]] = {"intercept": 1}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -168,7 +171,12 @@ class LinearEstimator(SGMCMCEstimator):
                 "the-prior-hardly-allows-any-effect",
             )
 
-    def summary(self, coverage: float = 0.9, exponentiate: bool = False) -> Summary:
+    def summary(
+        self,
+        coverage: float = 0.9,
+        exponentiate: bool = False,
+        reference: Mapping[str, Any] | None = None,
+    ) -> Summary:
         """Summarise every parameter by its mean, sd, central interval, ESS, R-hat and MCSE.
 
         Parameters
@@ -179,25 +187,39 @@ class LinearEstimator(SGMCMCEstimator):
             If True, the table has the medians and intervals of the exponentials of coefficients,
             intercepts and effects of groups, and nothing else: odds ratios of a logistic
             regression, rate ratios of a model of counts. Its title says what they multiply, such
-            as "odds of 'ill'". Categories are compared with the population, not with one of them:
-            for the ratio of two, take the difference of their draws.
+            as "odds of 'ill'".
+        reference : dict or None, default=None
+            For columns of categories, by name, the category that the others are compared with, such
+            as ``{"smoker": "never"}``. The table has the differences from its coefficient (with
+            ``exponentiate``, the ratios) in the place of the column's coefficients, and an
+            intercept for rows with this category. Differences are narrower than coefficients, which
+            compare with an average over categories that is itself uncertain. None has the
+            coefficients.
 
         Returns
         -------
         Summary
             A dict of columns that prints as a table. ``to_frame()`` converts it to a DataFrame.
+
+        Raises
+        ------
+        ValueError
+            ``reference`` names a column without categories, or a category that ``fit`` has not
+            seen.
         """
         from .._draws.posterior_samples import PosteriorSamples
         from ..diagnostics import Summary, summary
 
         check_fitted(self)
         check_choice("exponentiate", exponentiate, (True, False))
-        posterior = self._in_units()
+        posterior, labels = self._in_units(), self._labels()
+        if reference is not None:
+            posterior, labels["coef"] = self._compared(posterior, labels["coef"], reference)
         if not exponentiate:
-            return summary(posterior, labels=self._labels(), coverage=coverage)
+            return summary(posterior, labels=labels, coverage=coverage)
         logs = {name: posterior[name] for name in self._ratio_blocks()}
         posterior = PosteriorSamples(logs, posterior.weights)
-        table = summary(posterior, labels=self._labels(), coverage=coverage)
+        table = summary(posterior, labels=labels, coverage=coverage)
         middle = np.concatenate([np.ravel(posterior.quantile(name, 0.5)) for name in logs])
         with np.errstate(over="ignore"):
             ratios = Summary(
@@ -210,6 +232,25 @@ class LinearEstimator(SGMCMCEstimator):
             )
         ratios.title = self._ratio_title()
         return ratios
+
+    def _compared(
+        self, posterior: PosteriorSamples, labels: list[str], reference: Any
+    ) -> tuple[PosteriorSamples, list[str]]:
+        """Draws with coefficients of categories relative to one of them, and their labels."""
+        from .._draws.posterior_samples import PosteriorSamples
+
+        base, names = self._columns.references(reference)
+        draws = {name: posterior[name] for name in posterior.draws}
+        coef, kept = draws["coef"], base != np.arange(len(base))
+        draws["coef"] = np.where(base >= 0, coef - coef[..., base], coef)[..., kept]
+        moved = coef[..., ~kept].sum(-1)
+        for name, sign in self._baselines.items():
+            if name in draws:
+                extra = draws[name].ndim - moved.ndim
+                draws[name] = draws[name] + sign * moved[(..., *[None] * extra)]
+        table = np.array(labels, dtype=object).reshape(-1, len(base))
+        table = np.where(base >= 0, table + np.array([f" vs {name}" for name in names]), table)
+        return PosteriorSamples(draws, posterior.weights), table[:, kept].ravel().tolist()
 
     def _ratio_blocks(self) -> list[str]:
         """Blocks of draws that are logarithms of ratios, of odds or rates."""

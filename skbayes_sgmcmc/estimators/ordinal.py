@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -352,6 +352,8 @@ class BayesianOrdinalClassifier(LinearClassifier):
         return OrdinalOutputs(coef, cutpoints)
 
     # names of draws -------------------------------------------------------------------------------
+
+    _baselines: ClassVar[dict[str, int]] = {"cutpoints": -1}
 
     def _ratio_blocks(self) -> list[str]:
         return ["coef"]
