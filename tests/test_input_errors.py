@@ -96,8 +96,8 @@ def test_arrays_and_lists_of_text(X, message):
     [
         (
             ["low", "high", "low", "low"],
-            r"y is not allowed: item 0 has 'low'\. Give numbers; for classes, use a classifier such "
-            r"as BayesianLogisticRegression\.\nMore",
+            r"y is not allowed: item 0 has 'low'\. Give numbers; for classes, use a classifier "
+            r"such as BayesianLogisticRegression\.\nMore",
         ),
         ([1.0, 2.0, "?", 3.0], r"y is not allowed: item 2 has '\?'"),
         ([[1.0], [1.0, 2.0], [3.0], [4.0]], r"y is .* \(1,\) of row 0 and \(2,\) of row 1"),
