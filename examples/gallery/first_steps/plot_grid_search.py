@@ -53,8 +53,10 @@ for name, found in {"posterior": search, "mode": mode}.items():
     print(f"{name:9} log loss on test rows {-found.score(X_test, y_test):.3f}")
 
 # %%
-# ``prior_scale="learned"`` samples the scale along with the coefficients, without a search. It is
-# the dashed line.
+# ``prior_scale="learned"`` samples the scale along with the coefficients, without a search: the
+# dashed line. Near the best scale the two models are alike. With too wide a prior, the mode becomes
+# overconfident, and the average over the posterior much less so. Leave the step size out of
+# searches: the fit finds it from the data.
 
 learned = clone(search.estimator).set_params(bayesianlogisticregression__prior_scale="learned")
 without_search = log_loss(y_test, learned.fit(X, y).predict_proba(X_test))
@@ -75,8 +77,3 @@ for ax in (left, right):
     ax.set(xlabel="prior scale", xscale="log", ylim=(0.0, None))
 right.legend()
 plt.show()
-
-# %%
-# Near the best scale the two models are alike. With too wide a prior, the mode becomes overconfident
-# and the average over the posterior much less so. Leave the step size out of searches: the fit
-# finds it from the data.
