@@ -144,6 +144,9 @@ INTERNAL_TYPES = (
 )
 nitpick_ignore_regex = [("py:class", rf"(skbayes_sgmcmc\..*\.)?({INTERNAL_TYPES})")]
 
+#: texts of pictures: MyST drops their ends of lines, which glues words
+ALT = re.compile(r"!\[[^\]]*\]")
+
 
 def name_types(app, what, name, obj, options, signature, returns):
     """Give the types in a signature the names under which they are documented."""
@@ -170,6 +173,7 @@ def read_source(app, name, content):
         folder = "" if name.startswith("project/") else "project/"
         content[0] = re.sub(rf"\]\((\.\./)*{page}\.md", f"]({folder}{page.lower()}.md", content[0])
     content[0] = re.sub(r"\]\(\.\./README\.md#[\w-]+\)", "](guide.md)", content[0])
+    content[0] = ALT.sub(lambda alt: " ".join(alt[0].split("\n")), content[0])
     if "/" not in name:
         content[0] = make_cells(name, content[0], [str(ROOT), str(ROOT / "docs/_extensions")])
 

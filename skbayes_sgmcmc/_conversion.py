@@ -20,6 +20,14 @@ EQUAL_ROWS = "Give rows of one length"
 ITS_ROWS = "Give an array of its rows, such as numpy.stack([x for x, _ in dataset])."
 #: packages whose classes, and those derived from them, are datasets
 OF_DATASETS = ("datasets", "torch.utils.data")
+#: by the name of an array of items that are no numbers: what to give, or which estimator takes them
+OTHER_THAN_NUMBERS = {
+    "X": "; CountVectorizer of scikit-learn makes rows of texts",
+    "y": "; for classes, use a classifier such as BayesianLogisticRegression",
+}
+#: shortens long values, but not a Timestamp with a time zone
+WHOLE_DATES = reprlib.Repr()
+WHOLE_DATES.maxother = 60
 
 
 @contextmanager
@@ -134,8 +142,8 @@ def _not_numeric(name: str, values: Any) -> str | None:
         return f"{name}={reprlib.repr(values)} is not allowed: give an array of numbers."
     if table.ndim == 1:
         found = _first_no_number(table)
-        texts = "; CountVectorizer of scikit-learn makes rows of texts" if name == "X" else ""
-        return found and f"{name} is not allowed: item {found[0]}. Give numbers{texts}."
+        other = OTHER_THAN_NUMBERS.get(name, "")
+        return found and f"{name} is not allowed: item {found[0]}. Give numbers{other}."
     if table.ndim != 2:
         return None
     names = column_names(values, table.shape[1])
@@ -206,7 +214,7 @@ def _first_no_number(values: Any) -> tuple[str, Any] | None:
         for row, value in enumerate(values):
             why = _why_no_number(value)
             if why is not None:
-                return f"{row} has {reprlib.repr(value)}{why}", value
+                return f"{row} has {WHOLE_DATES.repr(value)}{why}", value
     return None
 
 

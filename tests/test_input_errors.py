@@ -96,7 +96,8 @@ def test_arrays_and_lists_of_text(X, message):
     [
         (
             ["low", "high", "low", "low"],
-            r"y is not allowed: item 0 has 'low'\. Give numbers\.\nMore",
+            r"y is not allowed: item 0 has 'low'\. Give numbers; for classes, use a classifier "
+            r"such as BayesianLogisticRegression\.\nMore",
         ),
         ([1.0, 2.0, "?", 3.0], r"y is not allowed: item 2 has '\?'"),
         ([[1.0], [1.0, 2.0], [3.0], [4.0]], r"y is .* \(1,\) of row 0 and \(2,\) of row 1"),
@@ -111,7 +112,7 @@ def test_targets_of_regressors(y, message):
 def test_dates_and_objects_keep_the_class_of_the_error():
     """Python says ``TypeError`` of what is no text: scikit-learn's checks expect it."""
     when = FRAME[["age"]].assign(when=pd.Timestamp("2026-01-01"))
-    with pytest.raises(TypeError, match=r"column 'when' is not numeric \(row 0 has Timestamp"):
+    with pytest.raises(TypeError, match=r"\(row 0 has Timestamp\('2026-01-01 00:00:00'\): "):
         BayesianLogisticRegression().fit(when, CLASSES)
 
 

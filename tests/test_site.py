@@ -58,6 +58,26 @@ def test_pages_show_figures_whatever_the_environment_says():
     assert last == "x = 1\n```\n"
 
 
+def test_figures_of_pages_have_texts():
+    """The names of their files were all that a screen reader had to say of them."""
+    names = runpy.run_path(str(DOCS / "_extensions/run_pages.py"))
+    drawn = '<!-- alt: A "line" -->\n\n```python\nplot()\n```\n'
+    cell = names["make_cells"]("guide", drawn, []).split("```{code-cell}\n")[-1]
+    assert cell == ':mystnb: {image: {alt: "A \\"line\\""}}\n\nplot()\n```\n'
+    for path in DOCS.glob("*.md"):
+        for kind, _, code in names["BLOCK"].findall(path.read_text()):
+            if re.search(r"Display\.from_|plt\.subplots|az\.plot", code):
+                assert kind, path.name
+
+
+def test_texts_of_pictures_keep_their_spaces():
+    """MyST drops the ends of lines in them: "the quantile that ituses"."""
+    read_source = runpy.run_path(str(DOCS / "conf.py"))["read_source"]
+    content = ["![one\ntwo](a.png) [a\nlink](b)"]
+    read_source(None, "results/x", content)
+    assert content == ["![one two](a.png) [a\nlink](b)"]
+
+
 INVENTORIES = [
     line
     for file in sorted((DOCS / "_inventories").glob("*.inv"))

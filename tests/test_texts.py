@@ -17,6 +17,8 @@ POWER = RNG.integers(50, 250, N).astype(float)
 DAYS = pd.date_range("2024-01-30", periods=N)
 TARGET = 0.02 * POWER + 0.1 * RNG.standard_normal(N)
 
+OWN_TEXT = "a text of its own in almost every row"
+
 #: texts, and what the warning calls them
 WARNED = {
     "numbers": (np.where(np.arange(N) == 3, "?", POWER.astype(str)), "numbers as text"),
@@ -24,8 +26,8 @@ WARNED = {
     "ISO dates": (DAYS.strftime("%Y-%m-%dT%H:%M"), "dates as text"),
     "American dates": (DAYS.strftime("%m/%d/%Y"), "dates as text"),
     "German dates": (DAYS.strftime("%d.%m.%Y"), "dates as text"),
-    "identifiers": ([f"u{i}" for i in range(N)], "text that hardly two rows share"),
-    "one pair": ([f"u{max(i, 1)}" for i in range(N)], "text that hardly two rows share"),
+    "identifiers": ([f"u{i}" for i in range(N)], OWN_TEXT),
+    "one pair": ([f"u{max(i, 1)}" for i in range(N)], OWN_TEXT),
 }
 #: texts that are categories
 SILENT = {

@@ -118,8 +118,9 @@ def check_behaviour(given: Any, module: nn.Module, x: Rows) -> None:
     if layers:
         warn(
             f"the module has dropout or other random layers ({listed(layers)}), which are "
-            "switched off while sampling and in predictions: the density of a posterior must not "
-            "be random. The prior and the average over draws regularise the network instead.",
+            "switched off while sampling and in predictions: a posterior needs one fixed density, "
+            "so they run as in eval(). The prior and the average over draws regularise the network "
+            "instead.",
             "random-layers-are-switched-off",
             RandomLayerWarning,
         )

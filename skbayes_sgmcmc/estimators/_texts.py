@@ -68,7 +68,7 @@ def _no_categories(counts: Counter[Any], fewest: int, text: str) -> tuple[str, s
     shared = sum(count for count in counts.values() if count >= fewest)
     if shared >= RARELY * counts.total():
         return None
-    return f"text that hardly two rows share ({text!r})", (
-        "so that it has hardly an effect. Leave it out, or make features of it, as TfidfVectorizer "
-        "of scikit-learn does"
+    return f"a text of its own in almost every row ({text!r})", (
+        "so the column has almost no effect. Leave it out, or make features of it, as "
+        "TfidfVectorizer of scikit-learn does"
     )

@@ -80,5 +80,10 @@ left.minorticks_off()
 left.legend(loc="upper right")
 for ax, (name, reg) in zip((middle, right), models.items(), strict=True):
     PredictiveCheckDisplay.from_estimator(reg, X, y, n_bins=25, random_state=0, ax=ax)
-    ax.set(title=name.replace("_", " "), xlabel="complaints", xlim=(0, 42), ylim=(0, 130))
+    ax.set(
+        title=f"{name.replace('_', ' ').capitalize()} model of counts",
+        xlabel="complaints",
+        xlim=(0, 42),
+        ylim=(0, 130),
+    )
 plt.show()

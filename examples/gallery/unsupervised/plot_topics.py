@@ -78,11 +78,9 @@ for k in np.argsort(-share)[:3]:
 # draws are of one chain: another chain would number the topics differently, and find some
 # different ones.
 
-TopicDisplay.from_estimator(
-    lda,
-    np.argsort(-lda.transform(X).sum(axis=0))[:6],
-    n_words=7,
-    feature_names=words,
-    ax=plt.subplots(2, 3, figsize=(10.5, 6))[1].ravel(),
-)
+chosen = np.argsort(-lda.transform(X).sum(axis=0))[:6]
+axes = plt.subplots(2, 3, figsize=(10.5, 6))[1].ravel()
+TopicDisplay.from_estimator(lda, chosen, n_words=7, feature_names=words, ax=axes)
+for ax, k in zip(axes, chosen, strict=True):
+    ax.set_title(f"Words of topic {k}")
 plt.show()
