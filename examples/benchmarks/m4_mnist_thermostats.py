@@ -61,9 +61,10 @@ FNN = """
 
 The training NLL (mean of the last tenth of the epochs) is that of single networks on the first
 {curve:,} rows; S - E is the mean of the seeds' differences (of sigmoid units, of three seeds).
-"Last" is the test error in % of the last network; "averaged" and "its NLL" are test error and NLL of probabilities averaged over the
-second half of the epochs. Published (ReLU): S is below E at every depth, and more so at greater
-depth; at depth 4 E fails at h = 1e-4 (the paper's curve there is for 5e-5).
+"Last" is the test error in % of the last network; "averaged" and "its NLL" are test error and NLL
+of probabilities averaged over the second half of the epochs. Published (ReLU): S is below E at
+every depth, and more so at greater depth; at depth 4 E fails at h = 1e-4 (the paper's curve there
+is for 5e-5).
 
 {verdict}
 """
