@@ -56,7 +56,7 @@ ESTIMATORS = [
         burn_in=20,
         thinning=1,
         max_steps=60,
-    ),  # fmt: skip
+    ),
     BayesianICA(density="logistic", max_steps=15, n_chains=2),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=5, burn_in=5),
 ]

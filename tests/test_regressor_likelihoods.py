@@ -123,7 +123,7 @@ def reference(log_p, d, y, size=8000):
 
 
 def draws_of(reg, d):
-    """Draws (draws of all chains, d) in the order of ``CASES``, and the errors of their means and sds."""
+    """Draws of all chains, in the order of ``CASES``, and the errors of their means and sds."""
     posterior = reg.posterior_
     names = list(posterior.draws)
     parts = [posterior.pooled(name).reshape(len(posterior.pooled(name)), -1) for name in names]
