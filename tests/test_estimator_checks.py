@@ -31,6 +31,7 @@ from skbayes_sgmcmc import (
 
 #: chains this short need not mix; what the checks look at does not depend on it
 SMALL = {"n_draws": 40, "n_chains": 2, "burn_in": 40, "thinning": 1}
+TINY = {"n_draws": 5, "n_chains": 2, "burn_in": 10, "thinning": 1}
 SHORT = {"n_draws": 50, "n_chains": 2, "burn_in": 300, "thinning": 2}
 SHORTER = {"n_draws": 25, "n_chains": 2, "burn_in": 150, "thinning": 2}
 SHORTEST = {"n_draws": 10, "n_chains": 2, "burn_in": 20, "thinning": 1, "doc_sweeps": 2}
@@ -45,12 +46,19 @@ class Linear(nn.Linear):
 
 #: one of each kind: classifier, regressor, transformer, topic model
 ESTIMATORS = [
-    BayesianLogisticRegression(**SMALL),
+    BayesianLogisticRegression(**TINY),
+    # max_steps bounds the descents to the starts, which would take ten times as long as the chains
     BayesianMLPRegressor(
-        hidden_layer_sizes=8, dtype="float64", n_draws=10, n_chains=2, burn_in=20, thinning=1
+        hidden_layer_sizes=8,
+        dtype="float64",
+        n_draws=10,
+        n_chains=2,
+        burn_in=20,
+        thinning=1,
+        max_steps=60,
     ),
-    BayesianICA(density="logistic", max_steps=30, n_chains=2),
-    LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=20, burn_in=20),
+    BayesianICA(density="logistic", max_steps=15, n_chains=2),
+    LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=5, burn_in=5),
 ]
 
 #: the others, and other ways to draw

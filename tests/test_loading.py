@@ -98,35 +98,6 @@ LOADERS = {
 DUMP = {"joblib": joblib.dump, "skops": skops.io.dump, "pickle": pickled}
 
 
-def test_loading_an_estimator_opens_its_file_only(tmp_path):
-    """Also if its draws were on disk: they are in the file, and their folder may be gone."""
-    draws = tmp_path / "draws"
-    draws.mkdir()
-    for name, (model, rows, targets) in MODELS.items():
-        if name == "on_disk":
-            model.set_params(storage=Storage(dir=str(draws)))
-        model.fit(rows, targets)
-        for how, dump in DUMP.items():
-            dump(model, tmp_path / f"{name}.{how}")
-    draws.rmdir()  # it is empty
-    codes = [
-        f"{load}; kept_{how} = [load(name + '.{how}') for name in {list(MODELS)}]"
-        for how, load in LOADERS.items()
-    ]
-    opened = [[("open", f"{name}.{how}") for name in MODELS] for how in LOADERS]
-    assert touched(tmp_path, *codes) == opened
-    assert {path.name for path in tmp_path.iterdir()} == {
-        name for events in opened for _, name in events
-    }
-
-
-def test_the_watch_sees_files_that_are_opened_written_and_removed(tmp_path):
-    """Otherwise the other tests could not fail."""
-    code = "open('a', 'w').close(); open('a').close(); os.remove('a')"
-    events = [("write", "a"), ("open", "a"), ("os.remove", "a")]
-    assert touched(tmp_path, code) == [events]
-
-
 FIT = """
 import warnings
 import numpy as np
@@ -141,22 +112,60 @@ fit(X, np.arange(20) % 2)
 """
 
 
-def test_a_checkpoint_is_the_only_file_of_a_fit(tmp_path):
+#: a file that is written, read and removed
+TOUCH = "open('a', 'w').close(); open('a').close(); os.remove('a')"
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """A folder, and what one process did there: loads of each kind, ``TOUCH``, and two fits."""
+    folder = tmp_path_factory.mktemp("watched").resolve()
+    draws = folder / "draws"
+    draws.mkdir()
+    for name, (model, rows, targets) in MODELS.items():
+        if name == "on_disk":
+            model.set_params(storage=Storage(dir=str(draws)))
+        model.fit(rows, targets)
+        for how, dump in DUMP.items():
+            dump(model, folder / f"{name}.{how}")
+    draws.rmdir()  # it is empty
+    codes = [
+        f"{load}; kept_{how} = [load(name + '.{how}') for name in {list(MODELS)}]"
+        for how, load in LOADERS.items()
+    ]
+    *loads, touch, first, second = touched(folder, *codes, TOUCH, FIT, FIT)
+    return folder, loads, touch, (first, second)
+
+
+def test_loading_an_estimator_opens_its_file_only(watched):
+    """Also if its draws were on disk: they are in the file, and their folder may be gone."""
+    folder, loads, *_ = watched
+    opened = [[("open", f"{name}.{how}") for name in MODELS] for how in LOADERS]
+    assert loads == opened
+    names = {name for events in opened for _, name in events}
+    assert {path.name for path in folder.iterdir()} == names | {"fit.npz"}
+
+
+def test_the_watch_sees_files_that_are_opened_written_and_removed(watched):
+    """Otherwise the other tests could not fail."""
+    assert watched[2] == [("write", "a"), ("open", "a"), ("os.remove", "a")]
+
+
+def test_a_checkpoint_is_the_only_file_of_a_fit(watched):
     """A fit that finds its finished file reads it and writes it again, through one beside it.
 
     Before, an empty file shows that the folder takes files; on most systems it has no name.
     """
-    folder = tmp_path.resolve()
+    folder, *_, fits = watched
     ours = (f"{folder}/fit.npz", f"{folder}/{PROBE}")
     system = (sys.prefix, sys.base_prefix, "/proc", "/sys")  # versions of packages, free memory
-    for existed, events in zip((False, True), touched(tmp_path, FIT, FIT), strict=True):
+    for existed, events in zip((False, True), fits, strict=True):
         events = [(kind, str(folder / path)) for kind, path in events]
         events = [event for event in events if event[1] not in FINDING_LIBRARIES]
         own = [(kind, path) for kind, path in events if not path.startswith(system)]
         assert all(path == str(folder) or path.startswith(ours) for _, path in own), own
         assert not [path for kind, path in events if kind == "write" and (kind, path) not in own]
         assert (("open", f"{folder}/fit.npz") in own) == existed
-    assert [path.name for path in tmp_path.iterdir()] == ["fit.npz"]
 
 
 @pytest.fixture

@@ -73,12 +73,21 @@ def test_spike_and_slab_priors_have_normal_noise_only(parameters, name):
         reg.fit(X, y)
 
 
-@cases("name", KINDS)
-@cases("rows", ["constant", "zero", "two", "one"])
+#: numbers of one value that are no counts are centred, so that it may as well be 3 as 0
+FEW = [
+    (name, rows)
+    for name in KINDS
+    for rows in ("constant", "zero", "two", "one")
+    if rows != "zero" or name in COUNTS
+]
+
+
+@cases("name, rows", FEW)
 def test_targets_without_spread_or_almost_no_rows(name, rows):
     """Predictions are finite, and near what was seen: within the prior's sd of the function.
 
-    That is 1.6 in units of targets, or a factor of e^1.6 for counts.
+    That is 1.6 in units of targets, or a factor of e^1.6 for counts. Noise that depends on the row
+    takes longer to become as small as it is.
     """
     n = {"two": 2, "one": 1}.get(rows, 40)
     X, y = np.random.default_rng(0).standard_normal((n, 3)), np.full((n, 2), 3.0)
@@ -86,7 +95,7 @@ def test_targets_without_spread_or_almost_no_rows(name, rows):
         y[:] = 0.0
     if rows == "two":
         y[1] = 4.0
-    reg = small(name, burn_in=400).fit(X, y)
+    reg = small(name, burn_in=400 if name == "heteroscedastic" else 150).fit(X, y)
     mean, sd = reg.predict(X, return_std=True)
     assert np.isfinite(sd).all() and (sd > 0.0).all()
     assert np.isfinite(reg.predict_log_density(X, y)).all()
@@ -106,7 +115,8 @@ def test_few_rows_have_one_noise():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
     y = X[:, 0] + 0.3 * rng.standard_normal(60)
-    reg = BayesianMLPRegressor(n_chains=2, burn_in=300, n_draws=50, thinning=5, random_state=0)
+    run = {"burn_in": 100, "n_draws": 20, "thinning": 3, "max_steps": 200}  # of descents, too
+    reg = BayesianMLPRegressor(n_chains=2, random_state=0, **run)
     for n, own in ((3, False), (20, True), (19, False)):
         reg.fit(X[:n], y[:n])
         assert reg._choice.heteroscedastic == own
@@ -143,8 +153,9 @@ def test_sds_of_new_counts_are_those_that_the_counts_can_bear(name):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((325, 3))
     y = rng.poisson(np.exp(2.0 + 0.7 * X[:, 0] + 0.4 * X[:, 2]) * rng.gamma(1.0, 1.0, 325))
-    run = {"n_chains": 2, "burn_in": 600, "n_draws": 100, "thinning": 5, "random_state": 0}
-    reg = BayesianMLPRegressor(likelihood=name, **run).fit(X[:25], y[:25])
+    run = {"burn_in": 200, "n_draws": 50, "thinning": 2, "max_steps": 600}  # of descents, too
+    reg = BayesianMLPRegressor(likelihood=name, n_chains=2, random_state=0, **run)
+    reg.fit(X[:25], y[:25])
     assert reg.predict(X[25:], return_std=True)[1].max() < 8.0 * y[:25].max()
 
 

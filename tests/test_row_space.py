@@ -88,7 +88,7 @@ def test_draws_have_the_posterior_that_those_in_the_space_of_features_have(kind)
     estimator, own, n_values = FITS[kind]
     labels = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_values + 1)[1:-1]))
     fits = [
-        estimator(random_state=0, n_draws=300, **own, **more).fit(X, labels)
+        estimator(random_state=0, n_chains=16, n_draws=75, **own, **more).fit(X, labels)
         for more in ({}, IN_FEATURES)
     ]
     for name in {"coef", "scale"} & fits[0].posterior_.draws.keys():
@@ -141,7 +141,7 @@ def test_a_scale_that_chains_move_has_the_posterior_of_one_that_is_integrated_ou
     fits = []
     for most in (AUTO.integrated_scale, 0):
         monkeypatch.setattr(linear, "AUTO", replace(AUTO, integrated_scale=most))
-        fits.append(estimator(random_state=0, n_draws=300, **own).fit(X, labels))
+        fits.append(estimator(random_state=0, n_chains=16, n_draws=75, **own).fit(X, labels))
     for name in ("coef", "scale"):
         for power in (1, 2):
             blocks = [PosteriorSamples({"x": fit.posterior_[name] ** power}) for fit in fits]

@@ -135,7 +135,7 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     y -= y.mean()
     reg = SparseBayesianRegressor(
         prior=prior, standardize=False, sampler="sghmc", prior_scale=0.03,
-        step_size=0.005, batch_size=n, n_chains=8, n_draws=600, burn_in=1000, thinning=8,
+        step_size=0.005, batch_size=n, n_chains=32, n_draws=150, burn_in=1000, thinning=8,
         random_state=0,
     ).fit(x[:, None], y)  # fmt: skip
     log_sigma, beta = np.linspace(-2.5, 2.0, 301)[:, None], np.linspace(-3.0, 3.0, 2001)

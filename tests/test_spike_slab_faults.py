@@ -89,7 +89,9 @@ def test_other_noise_than_sigma_or_a_number_is_refused_and_the_prior_elsewhere()
 @pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
 def test_odd_data_have_finite_posteriors(change, adaptation):
     X, y = change(*wide(n=30, p=10))
-    run = {"n_chains": 2, "n_draws": 50, "burn_in": 500, "thinning": 2, "random_state": 0}
+    # chains take longest to the only value that targets have
+    run = {"n_chains": 2, "n_draws": 20, "burn_in": 500 if len(set(y)) == 1 else 150,
+           "thinning": 1, "random_state": 0}  # fmt: skip
     reg = SparseBayesianRegressor(prior=SpikeSlab(adaptation=adaptation), **run).fit(X, y)
     mean, sd = reg.predict(X, return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(sd).all() and np.isfinite(reg.coef_).all()

@@ -79,8 +79,8 @@ def test_models_with_tuning_of_their_own(model, step):
     """The table's step for Euler (over the largest curvature, 1.005) or the table's rate.
 
     The posterior is N(sum x / (N + 1), 1 / (N + 1)). With the step s the sds are 1 / sqrt(1 - s/2)
-    times that, at most 2.6% more. 4 chains of 8,000 steps have an ESS of at least
-    4 * 8000 * 0.03 / 2 = 480: 0.046 sd a mean and 3.2% a sd; the bounds are four of these, and
+    times that, at most 2.6% more. 32 chains of 1,000 steps have an ESS of at least
+    32 * 1000 * 0.03 / 2 = 480: 0.046 sd a mean and 3.2% a sd; the bounds are four of these, and
     2.6%. A move of one step shows s itself: its variance is 2 s / N, to 1% for so many moves, and
     at most 5% more by the drift.
     """
@@ -91,7 +91,8 @@ def test_models_with_tuning_of_their_own(model, step):
         step_size="auto",
         integrator="euler",
         batch_size=N,
-        n_draws=8000,
+        n_chains=32,
+        n_draws=1000,
         burn_in=400,
         random_state=0,
     )
