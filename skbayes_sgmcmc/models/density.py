@@ -117,7 +117,8 @@ class DensityModel(Model):
             )
 
     def _gradient_alone(self, theta: Tensor, seed: int) -> Tensor:
-        rng = ChainRandom(np.random.SeedSequence(seed).spawn(len(theta)))
+        seeds = np.random.SeedSequence(seed).spawn(len(theta))
+        rng = ChainRandom(seeds, str(theta.device))
         out, batch = torch.zeros_like(theta), Data({}, 1).all_rows()
         self.likelihood_gradient(theta, batch, {}, rng, out=out, scale=1.0)
         return out
