@@ -85,12 +85,11 @@ def test_one_group_is_in_memory_at_a_time(path):
 def test_fits_are_those_of_the_array(path, large, limits):
     """Draws from a table that is read at once are the array's.
 
-    Otherwise minibatches come from a pool of rows: means agree within the error of 200 draws. (A
-    step of all rows would read the whole file.)
+    Otherwise minibatches come from a pool of rows: means agree within the error of 200 draws.
     """
     if large:
         limits(held_bytes=0)
-    run = {"n_chains": 2, "n_draws": 100, "batch_size": 100, "random_state": 0}
+    run = {"n_chains": 2, "n_draws": 100, "random_state": 0}
     rows = ParquetRows(path, NAMES)
     found = BayesianLogisticRegression(**run).fit(rows, rows.column("y"))
     expected = BayesianLogisticRegression(**run).fit(X, Y)
