@@ -144,13 +144,13 @@ class Columns:
         found, part = np.unique(origin, return_inverse=True)
         return part, ["numbers" if j < 0 else labels[j] for j in found]
 
-    def references(self, given: Any) -> tuple[Array, list[str]]:
-        """For every feature, the category's feature that it is compared with, or -1; and its name.
+    def references(self, given: Any) -> tuple[Array, Array]:
+        """For every feature, the one that it is compared with, or -1; and what names add of it.
 
         ``given`` has one category for each column that it names.
         """
         labels, (part, columns) = self.feature_labels, self.parts()
-        base, names = np.full(len(labels), -1), [""] * len(labels)
+        base, added = np.full(len(labels), -1), np.full(len(labels), "", dtype=object)
         if not isinstance(given, Mapping):
             raise not_allowed(f"reference={given!r} is not allowed: give a dict, or None.")
         for column, level in given.items():
@@ -163,9 +163,8 @@ class Columns:
                     f"a column {column!r}. Features of categories are {found}."
                 )
             base[of] = of[known.index(f"{column}={label_text(level)}")]
-            for j in of:
-                names[j] = label_text(level)
-        return base, names
+            added[of] = f" vs {label_text(level)}"
+        return base, added
 
     def find(self, parameter: str, given: Any) -> int:
         """Index of the column that ``given``, a value of this parameter, names."""

@@ -239,7 +239,7 @@ class LinearEstimator(SGMCMCEstimator):
         """Draws with coefficients of categories relative to one of them, and their labels."""
         from .._draws.posterior_samples import PosteriorSamples
 
-        base, names = self._columns.references(reference)
+        base, added = self._columns.references(reference)
         draws = {name: posterior[name] for name in posterior.draws}
         coef, kept = draws["coef"], base != np.arange(len(base))
         draws["coef"] = np.where(base >= 0, coef - coef[..., base], coef)[..., kept]
@@ -248,8 +248,7 @@ class LinearEstimator(SGMCMCEstimator):
             if name in draws:
                 extra = draws[name].ndim - moved.ndim
                 draws[name] = draws[name] + sign * moved[(..., *[None] * extra)]
-        table = np.array(labels, dtype=object).reshape(-1, len(base))
-        table = np.where(base >= 0, table + np.array([f" vs {name}" for name in names]), table)
+        table = np.array(labels, dtype=object).reshape(-1, len(base)) + added
         return PosteriorSamples(draws, posterior.weights), table[:, kept].ravel().tolist()
 
     def _ratio_blocks(self) -> list[str]:

@@ -278,8 +278,8 @@ class Sampler(BaseEstimator):
         return distance / force
 
     def used_step(self, eta: float, state: State) -> float:
-        """The step size in use at the end of a run: the sampler may have scaled distances."""
-        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
+        """The step size in use at the end of a run, if the sampler has changed it."""
+        return eta
 
     def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
         """Statistics of each chain to report after the run, each of shape (chains,).

@@ -147,6 +147,9 @@ class EnergyTuned(Sampler):
         for name in ("square", "trust", "scale"):
             state.pop(name, None)
 
+    def used_step(self, eta: float, state: State) -> float:
+        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
+
 
 def add_scaled(x: Tensor, y: Tensor, s: float, state: State, power: int = 1) -> None:
     """Add s scale^power y to x, in place; the scale is 1 unless the chain has found another."""

@@ -173,6 +173,9 @@ class MCLMC(Sampler):
     def forget_step(self, state: State) -> None:
         state["scale"].fill_(1.0)
 
+    def used_step(self, eta: float, state: State) -> float:
+        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
+
     # the letters ----------------------------------------------------------------------------------
 
     def distance(self, theta: Tensor, state: State, step: Step) -> Tensor:

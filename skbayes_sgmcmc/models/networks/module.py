@@ -458,15 +458,15 @@ def with_weights(module: nn.Module, weights: Any) -> nn.Module:
 def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int]) -> None:
     """Refuse a module if its outputs for some rows do not have the shape (rows, n_outputs)."""
     if outputs.shape != shape:
-        single = shape[1] == 2 and outputs.shape == (shape[0], 1)
+        remedy = ""
+        if outputs.shape == (shape[0], 1) and shape[1] == 2:
+            remedy = (
+                ", such as torch.nn.Sequential(module, torch.nn.ConstantPad1d((1, 0), 0.0)) if it "
+                "returns the logit of the second class, without a sigmoid"
+            )
         raise not_allowed(
             f"{name}={brief(module)} is not allowed: for {shape[0]} rows its output has the shape "
             f"{tuple(outputs.shape)}; give a module with an output of the shape {shape}"
-            + (
-                ", such as torch.nn.Sequential(module, torch.nn.ConstantPad1d((1, 0), 0.0)) if it "
-                "returns the logit of the second class, without a sigmoid."
-                if single
-                else "."
-            ),
+            f"{remedy}.",
             "a-module-is-not-allowed",
         )
