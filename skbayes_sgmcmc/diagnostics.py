@@ -1,4 +1,8 @@
-"""Diagnostics of draws (ESS, R-hat and MCSE as in arviz-stats) and of the noise of samplers."""
+"""Diagnostics of draws (ESS, R-hat and MCSE as in arviz-stats) and of the noise of samplers.
+
+Draws with weights, from a decaying step size, are judged as ``to_arviz`` gives them: resampled such
+that plain averages are the weighted ones.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +161,7 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
     if method != "sd":
         found = mean_error if method == "mean" else _of_arviz("mcse", method=method)
         return _figure(posterior, name, found)
-    draws = np.asarray(posterior[name], dtype=np.float64)
+    draws = np.asarray(posterior[name][:, posterior.evened()], dtype=np.float64)
     # arviz takes the effective size of the draws for that of their squares: chains with momentum
     # turn back, which averages out of means, but not out of squares
     squares = np.square(draws - draws.mean((0, 1)))
@@ -167,7 +171,7 @@ def mcse(posterior: PosteriorSamples, name: str, method: str = "mean") -> Array:
 
 
 def _figure(posterior: PosteriorSamples, name: str, figure: Callable[[Array], Array]) -> Array:
-    values = np.asarray(posterior[name], dtype=np.float64)
+    values = np.asarray(posterior[name][:, posterior.evened()], dtype=np.float64)
     flat = values.reshape(*values.shape[:2], -1)
     few = flat.shape[1] < 4
     found = np.full(flat.shape[2], np.nan) if few else figure(np.moveaxis(flat, 2, 0))

@@ -129,6 +129,18 @@ class PosteriorSamples:
         tiled = np.tile(self.weights, self.n_chains)
         return np.asarray(tiled / tiled.sum())
 
+    def evened(self) -> Any:
+        """Which draws of a chain stand for the weighted ones in plain averages: an index of them.
+
+        Systematic resampling repeats or leaves out draws, in their order. A weight is the time that
+        a draw stands for, so that the chain then moves at one speed.
+        """
+        if self.weights is None:
+            return slice(None)
+        cumulative = np.cumsum(self.weights)
+        places = (np.arange(self.n_draws) + 0.5) / self.n_draws
+        return np.searchsorted(cumulative, places * cumulative[-1])
+
     def spaced(self, n_draws: int | None = None) -> tuple[Array, Array]:
         """Indices and normalised weights of ``n_draws`` evenly spaced pooled draws; None: all."""
         total, weights = self.n_pooled, self.pooled_weights()

@@ -261,7 +261,7 @@ def _check_mixing(posterior: PosteriorSamples) -> None:
     """Warn if the chains differ, as they do for ever if the density can't be normalised."""
     flat = posterior["theta"]
     every = -(-flat.shape[2] // MOST_COORDINATES)
-    found = r_hat(PosteriorSamples({"theta": flat[:, :, ::every]}), "theta")
+    found = r_hat(PosteriorSamples({"theta": flat[:, :, ::every]}, posterior.weights), "theta")
     if np.nanmax(found, initial=0.0) > LARGEST_R_HAT:
         where = int(np.nanargmax(found))
         warn(

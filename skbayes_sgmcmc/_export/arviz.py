@@ -96,7 +96,7 @@ def to_arviz(
     if not hasattr(posterior, "draws"):
         estimator, X = last_step(estimator_or_posterior, X)
         posterior = estimator.posterior_
-    chosen = _resampled(posterior)
+    chosen = posterior.evened()
     groups = {"posterior": {name: posterior[name][:, chosen] for name in posterior.draws}}
     coords, dims = _named_axes(estimator)
     if X is not None or y is not None:
@@ -115,15 +115,6 @@ def to_arviz(
         dims["y"] = ["row"]
         coords["row"] = rows
     return _to_object(arviz, groups, coords, dims, _attributes(posterior))
-
-
-def _resampled(posterior: PosteriorSamples) -> Any:
-    """Indices of draws that replace the weighted draws; all draws if the weights are equal."""
-    if posterior.weights is None:
-        return slice(None)
-    cumulative = np.cumsum(posterior.weights)
-    places = (np.arange(posterior.n_draws) + 0.5) / posterior.n_draws
-    return np.searchsorted(cumulative, places * cumulative[-1])
 
 
 def _named_axes(estimator: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:

@@ -285,7 +285,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _check_mixing(self, task: Task) -> None:
         """Warn if the chains have not mixed."""
         if self.n_draws_ >= 4:
-            self._mixing = check_mixing(self, self._must_mix(task))
+            must = self._must_mix(task)
+            self._mixing = check_mixing(self, must, self.posterior_.weights)
 
     def _must_mix(self, task: Task) -> MustMix:
         """What the chains of a fit must agree on."""

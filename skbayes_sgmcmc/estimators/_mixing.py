@@ -80,8 +80,10 @@ class MustMix:
     share: float = 1.0
 
 
-def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | None:
-    """Warn of a large R-hat, a small ESS, or draws that do not move.
+def check_mixing(
+    estimator: Any, what: MustMix, weights: Array | None = None
+) -> tuple[Extreme, Extreme] | None:
+    """Warn of a large R-hat, a small ESS, or draws that do not move; ``weights`` are the draws'.
 
     Returns the largest R-hat and the smallest ESS of the share that has to agree, each with its
     coordinate, if the draws move.
@@ -99,7 +101,7 @@ def check_mixing(estimator: Any, what: MustMix) -> tuple[Extreme, Extreme] | Non
             "the-chains-did-not-move",
         )
         return None
-    worst, least, block = _extremes(what)
+    worst, least, block = _extremes(what, weights)
     if not (worst[0] > what.r_hat_limit or least[0] < what.ess_limit):
         return worst, least
     n_draws = estimator.n_chains_ * estimator.n_draws_
@@ -157,11 +159,12 @@ def some_r_hat(posterior: PosteriorSamples) -> float:
     for name in posterior.draws:
         flat = posterior[name].reshape(posterior.n_chains, posterior.n_draws, -1)
         some = flat[:, :, :: -(-flat.shape[2] // MIXING.shown)]
-        largest = float(np.fmax(largest, np.nanmax(r_hat(PosteriorSamples({"x": some}), "x"))))
+        checked = PosteriorSamples({"x": some}, posterior.weights)
+        largest = float(np.fmax(largest, np.nanmax(r_hat(checked, "x"))))
     return largest
 
 
-def _extremes(what: MustMix) -> tuple[Extreme, Extreme, str]:
+def _extremes(what: MustMix, weights: Array | None) -> tuple[Extreme, Extreme, str]:
     """The largest R-hat and the smallest ESS of the share that has to agree, with their names.
 
     NaN with fewer than two chains, or if no coordinate moves. The block of the former comes last.
@@ -173,7 +176,7 @@ def _extremes(what: MustMix) -> tuple[Extreme, Extreme, str]:
     for name, values in what.draws.items():
         flat = values.reshape(*values.shape[:2], -1)
         step = -(-flat.shape[2] // MIXING.coordinates)
-        checked = PosteriorSamples({name: flat[:, :, ::step]})
+        checked = PosteriorSamples({name: flat[:, :, ::step]}, weights)
         named = (what.labels.get(name) or names_of(name, values.shape[2:]))[::step]
         for found, figure, sign in ((r_hats, r_hat, 1.0), (sizes, effective_sample_size, -1.0)):
             each = zip(figure(checked, name), named, strict=True)
