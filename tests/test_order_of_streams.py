@@ -216,6 +216,26 @@ def moments(kept):
     return columns.T @ (weight[:, None] * columns)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_arrays_may_be_used_again_for_the_next_rows(rows, kind):
+    """The rows that a stream keeps are not views of the arrays that it was given."""
+    X, y = kind(rows[0][:200]), 2.0 * rows[1][:200] - 1.0
+    weight = np.where(y > 0.0, 1.0, 2.0)
+    estimator = BayesianGLMRegressor if kind is np.asarray else BayesianLogisticRegression
+    again, apart = (estimator(n_chains=1, n_draws=20, random_state=0) for _ in range(2))
+    places = X[:50].copy(), y[:50].copy(), weight[:50].copy()
+    for start in range(0, 200, 50):
+        part = [each[start : start + 50].copy() for each in (X, y, weight)]
+        for place, new in zip(places, part, strict=True):
+            if sp.issparse(place):  # as a loader that has arrays of its own fills them
+                place.data, place.indices, place.indptr = new.data, new.indices, new.indptr
+            else:
+                place[:] = new
+        again.partial_fit(places[0], places[1], sample_weight=places[2])
+        apart.partial_fit(part[0], part[1], sample_weight=part[2])
+    np.testing.assert_array_equal(again.coef_, apart.coef_)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("sparse", [False, True])
 def test_chosen_rows_have_the_moments_of_all(rows, sparse):

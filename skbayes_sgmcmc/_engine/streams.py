@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -275,7 +276,9 @@ class StreamRows:
 
     def kept(self) -> KeptRows:
         """The rows that the next call needs."""
-        return self.rows.at_most(self.n_parameters)
+        rows = self.rows.at_most(self.n_parameters)
+        # callers may fill the arrays of the first part with the next one
+        return deepcopy(rows) if self.earlier is None else rows
 
     def stand_for_many(self) -> bool:
         """Whether these stand for very many rows, which those of the last call did not yet."""
