@@ -180,6 +180,16 @@ def test_auto_leaves_chosen_steps_and_temperatures_and_few_rows_as_they_are(n, o
     assert (clf.calibration_power_ != 1.0) == calibrates
 
 
+def test_memory_maps_are_calibrated_as_arrays(tmp_path):
+    """joblib makes them of what its workers share: a vote with n_jobs=2 is that with n_jobs=1."""
+    X, y = rows(60)
+    np.save(tmp_path / "X.npy", X)
+    clf = BayesianMLPClassifier(**SHORT | {"burn_in": 20})
+    power = copy.deepcopy(clf).fit(X, y).calibration_power_
+    clf.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
+    assert clf.calibration_power_ == power != 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.statistical
 def test_wine_is_calibrated_by_default():

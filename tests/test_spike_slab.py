@@ -18,6 +18,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 
 from skbayes_sgmcmc import (
+    BayesianLogisticRegression,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
     Pruning,
@@ -350,6 +351,25 @@ def test_sparse_rows_give_what_dense_ones_do():
     )
     scaled.fit(sp.csr_matrix(X), y)
     assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize(
+    "estimator",
+    [SparseBayesianClassifier(), BayesianLogisticRegression(prior_scale="learned")],
+    ids=["spike_slab", "logistic"],
+)
+def test_numbers_of_sparse_rows_may_be_sums_of_several_entries(estimator):
+    """As in a matrix of words that is made word by word. Its columns had other sds."""
+    rng = np.random.default_rng(0)
+    words, places = rng.integers(0, 4, 400), np.arange(0, 401, 8)  # 50 rows of 8 words
+    several = sp.csr_matrix((np.ones(400), words, places), (50, 4))
+    X, y = several.toarray(), rng.random(50) < 0.5
+    settings = {"n_chains": 1, "n_draws": 10, "burn_in": 20, "thinning": 1, "random_state": 0}
+    clf = estimator.set_params(**settings)
+    expected = clf.fit(sp.csr_matrix(X), y).predict_proba(X)
+    np.testing.assert_allclose(clf.fit(several, y).predict_proba(several), expected, rtol=1e-9)
+    assert several.nnz == 400  # the user's own stays as it was
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

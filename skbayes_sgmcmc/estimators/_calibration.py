@@ -14,7 +14,7 @@ from scipy.special import log_softmax, softmax
 
 from .._arrays import Array
 from .._callbacks import leave_callbacks
-from .._data.rows import bytes_in_memory, first_equal
+from .._data.rows import first_equal
 from .._exceptions import SamplingError, silent, warn
 from .._limits import LIMITS
 from .._validation import check_random_state, is_auto
@@ -101,9 +101,10 @@ class CalibratedClassifier(NetworkClassifier):
             return bool(self.calibrate)
         X, settings = task.rows.x, task.settings
         plain = is_auto(settings.step_size) and settings.temperature == 1.0
-        # rows of a file would be read again
         plain = plain and X.shape[0] >= CALIBRATION.least_rows
-        return plain and bytes_in_memory(X) <= LIMITS.calibrated_bytes
+        # memory maps are arrays, too: joblib makes them of what workers share. Other files and
+        # sparse matrices would be read again
+        return plain and isinstance(X, np.ndarray) and X.nbytes <= LIMITS.calibrated_bytes
 
     def _held_out(self, X: Any, codes: Array, rng: np.random.RandomState) -> list[Array]:
         """Rows that are held out together.

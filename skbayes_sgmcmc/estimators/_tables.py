@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._arrays import Array
 from .._conversion import explained_conversion
@@ -37,8 +38,8 @@ def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         return rows
     accepted: dict[str, Any] = {"accept_sparse": estimator._sparse(), "dtype": DTYPES}
     if known:
-        return check_array(rows, **accepted)
-    return validate_data(estimator, rows, reset=reset, **accepted)
+        return _summed(check_array(rows, **accepted))
+    return _summed(validate_data(estimator, rows, reset=reset, **accepted))
 
 
 def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:
@@ -56,6 +57,7 @@ def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> 
         X, y = check_X_y(rows, y, estimator=estimator, **of_y)
     else:
         X, y = validate_data(estimator, rows, y, reset=reset, **of_y)
+    X = _summed(X)
     check_magnitude("X", X)
     return X, y
 
@@ -70,6 +72,17 @@ def validate_numbers(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[An
             raise not_allowed(reason)
     check_magnitude("y", y)
     return X, y
+
+
+def _summed(X: Any) -> Any:
+    """X with one entry for each number of a sparse matrix, which may be the sum of several.
+
+    Products with rows are the same, but squares of columns are not.
+    """
+    if sp.issparse(X) and not X.has_canonical_format:
+        X = X.copy()  # not that of the user
+        X.sum_duplicates()
+    return X
 
 
 def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[Any, bool]:
