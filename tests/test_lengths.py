@@ -18,6 +18,7 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     LatentDirichletAllocation,
     MixingDistance,
+    SamplingError,
     SamplingWarning,
 )
 from skbayes_sgmcmc._engine import descent
@@ -142,6 +143,28 @@ def test_given_lengths_that_do_not_fit_are_refused_by_name(given, least):
         ValueError, match=rf"^max_steps=500 is not allowed with {names}.*max_steps={least} or more"
     ):
         reg.fit(X, TARGET)
+
+
+def test_an_automatic_burn_in_is_a_part_of_the_steps_of_a_mixing_distance():
+    """It was 3,000 steps of 100, so that no draw was kept, whatever the distance and the steps."""
+    given = {"hidden_layer_sizes": 3, "calibrate": False, "n_draws": 20, "n_chains": 2}
+    clf = BayesianMLPClassifier(**given, sampler="sgld", random_state=0)
+    clf.set_params(thinning=MixingDistance(n_steps=100, distance=1e-9))
+    assert clf.fit(X, LABELS).n_draws_ == 20
+
+
+@cases(
+    "burn_in, distance, error, message",
+    [
+        (100, 0.1, ValueError, "^burn_in=100 is not allowed .* a smaller burn_in, or a larger n_s"),
+        (50, 1e9, SamplingError, "the distance of .* is more than all step sizes after the burn"),
+    ],
+)
+def test_a_mixing_distance_without_a_draw_says_what_to_give(burn_in, distance, error, message):
+    """Both said that the sampling threshold was not reached, which such runs do not look at."""
+    clf = BayesianLogisticRegression(step_size=0.1, burn_in=burn_in, random_state=0)
+    with pytest.raises(error, match=message):
+        clf.set_params(thinning=MixingDistance(n_steps=100, distance=distance)).fit(X, LABELS)
 
 
 def test_a_stream_takes_its_pass_whatever_the_budget():

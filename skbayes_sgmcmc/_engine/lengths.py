@@ -38,7 +38,11 @@ class Lengths:
         """These automatic lengths, with those that ``settings`` give, within its ``max_steps``."""
         automatic = [name for name in LENGTHS if is_auto(getattr(settings, name))]
         given = {name: getattr(settings, name) for name in LENGTHS if name not in automatic}
-        return replace(self, **given).within(settings.max_steps, automatic)
+        found = replace(self, **given)
+        if isinstance(found.thinning, MixingDistance) and "burn_in" in automatic:
+            # a part of the steps that are given
+            found = replace(found, burn_in=min(found.burn_in, found.n_steps // 2))
+        return found.within(settings.max_steps, automatic)
 
     @property
     def n_steps(self) -> int:

@@ -13,6 +13,7 @@ from joblib import Parallel, delayed
 from .._arrays import Array
 from .._exceptions import SamplingError, listed, more, warn
 from ..models._threads import few_threads
+from ..schedules import MixingDistance
 from .accelerators import choose, offers
 from .combinations import check_plan
 from .data_parallel import Grid, check_ranks, check_same_run, grid_of_run
@@ -196,11 +197,7 @@ def _combine(
     # collection depends on the positions of the chains
     kept = min(result.draws.shape[1] for result in alive)
     if kept == 0:
-        raise SamplingError(
-            f"no draw was kept in {plan.end} steps: the sampling threshold of "
-            f"thinning={plan.thinning!r} was not reached; give a smaller step_size, more steps or "
-            "a larger noise_ratio." + more("no-draw-was-kept")
-        )
+        raise SamplingError(_no_draw_report(plan) + more("no-draw-was-kept"))
     if diverged:
         kept_others = " The other chains were kept; their draws may be biased."
         warn(report + kept_others, "chains-diverged")
@@ -260,6 +257,16 @@ def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:
         )
     if doubts is not None:
         warn(doubts, "the-steps-are-too-large")
+
+
+def _no_draw_report(plan: Plan) -> str:
+    """A message that says why no draw was kept, and what to change."""
+    why = "was not reached; give a smaller step_size, more steps or a larger noise_ratio."
+    what = "the sampling threshold"
+    if isinstance(plan.thinning, MixingDistance) and plan.thinning.distance is not None:
+        what = "the distance"
+        why = "is more than all step sizes after the burn-in; give a smaller one, or more steps."
+    return f"no draw was kept in {plan.end} steps: {what} of thinning={plan.thinning!r} {why}"
 
 
 def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> str:
