@@ -117,6 +117,14 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     log_joint = log_joint
 
+    def _check_stream(self) -> None:
+        super()._check_stream()
+        if isinstance(self.class_weight, str):
+            raise not_allowed(
+                f"class_weight={self.class_weight!r} is not allowed in partial_fit, since later "
+                "rows may have other shares of the classes: give a dict with a weight for each."
+            )
+
     def _encoded(
         self,
         X: Any,
