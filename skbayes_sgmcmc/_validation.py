@@ -216,7 +216,8 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
         raise not_allowed(
             f"sample_weight has a negative value, {weight.min():g}: give nonnegative numbers."
         )
-    if 0.0 < weight.max(initial=0.0) < BOUNDS.smallest_weight:
+    check_some_weight(weight)
+    if weight.max(initial=0.0) < BOUNDS.smallest_weight:
         raise not_allowed(
             f"sample_weight has no value of {BOUNDS.smallest_weight:g} or more: multiply the "
             "weights by a constant. They are exponents of the likelihood.",
@@ -229,6 +230,12 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
             "numbers-are-too-large-or-too-small",
         )
     return np.require(weight, requirements="W")  # torch warns of columns of pandas, which are not
+
+
+def check_some_weight(weight: Array) -> None:
+    """Refuse weights of rows that are all zero."""
+    if not weight.any():
+        raise not_allowed("sample_weight is zero for every row: give some rows a positive weight.")
 
 
 def check_scale(name: str, value: Any) -> float:

@@ -119,6 +119,9 @@ def test_weights_of_zero_are_refused_by_name_with_balanced_classes():
     clf = small(class_weight="balanced")
     with pytest.raises(ValueError, match="sample_weight is zero for every row"):
         clf.fit(np.eye(4), [0, 1, 0, 1], sample_weight=np.zeros(4))
+    clf.fit(np.eye(4), [0, 1, 0, 1])  # averages were divided by zero
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        clf.score(np.eye(4), [0, 1, 0, 1], sample_weight=np.zeros(4))
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -21,6 +21,7 @@ from .._validation import (
     check_array,
     check_magnitude,
     check_sample_weight,
+    check_some_weight,
     check_X_y,
     validate_data,
 )
@@ -135,6 +136,5 @@ def weighted(X: Any, target: Array, sample_weight: Any, factors: Array | None = 
     if factors is not None:
         weight = weight * factors
     rows, positive = KeptRows(X, target, weight), weight > 0
-    if not positive.any():
-        raise not_allowed("sample_weight is zero for every row: give some rows a positive weight.")
+    check_some_weight(weight)  # a class may have the weight zero
     return rows if positive.all() else rows.some(positive)
