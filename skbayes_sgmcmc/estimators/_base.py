@@ -274,6 +274,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _judge(self, task: Task) -> None:
         """Warn of chains that have not mixed, and of fits that are plainly nonsense."""
         if not task.stream:
+            self._rows_checked = 0.0  # of a stream that ends here
             self._check_mixing(task)
             self._check_sense(task.rows)
             return
