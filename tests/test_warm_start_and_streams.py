@@ -333,6 +333,22 @@ def test_a_stream_keeps_the_weights_of_its_newest_draws(stream):
     np.testing.assert_allclose(clf.coef_, expected, rtol=1e-9)
 
 
+def test_a_stream_whose_steps_begin_to_fall_weighs_all_of_its_draws(stream):
+    """Draws of a constant step size have it as their weight, beside draws that have others.
+
+    They were all weighted equally, also those of later calls.
+    """
+    X, y, _ = stream
+    falling = Polynomial(first=0.2, last=0.002, gamma=1.0)
+    clf = feed(small(step_size=0.05, batch_size=10, compiled=False), X[:100], y[:100], 100)
+    assert clf.posterior_.weights is None
+    feed(clf.set_params(step_size=falling), X[100:200], y[100:200], 100)
+    steps = falling.values(np.arange(10), 10)
+    np.testing.assert_allclose(clf.posterior_.weights, steps, rtol=1e-12)
+    feed(clf.set_params(step_size=0.01), X[200:300], y[200:300], 100)
+    np.testing.assert_allclose(clf.posterior_.weights, [*steps[5:], *[0.01] * 10], rtol=1e-12)
+
+
 @pytest.fixture
 def nothing_kept(limits):
     """Rows become a Gaussian at once, as those of calls do that are too large to be kept."""

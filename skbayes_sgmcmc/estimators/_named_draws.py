@@ -62,11 +62,16 @@ def attributes(posterior: PosteriorSamples, n_steps: int) -> dict[str, Any]:
 
 
 def newest(
-    old: PosteriorSamples, new: PosteriorSamples, n_drawn: int, limit: int | str
+    old: PosteriorSamples,
+    new: PosteriorSamples,
+    n_drawn: int,
+    limit: int | str,
+    steps: tuple[float, float],
 ) -> PosteriorSamples:
     """The newest ``limit`` draws of a stream, without the first half of all draws.
 
     The first half of a stream's draws is its burn-in, during which the target was a different one.
+    ``steps`` are the step sizes of old and of new draws, which are their weights beside others'.
     """
     if old.n_chains != new.n_chains or old.draws.keys() != new.draws.keys():
         return new  # a chain has diverged, or the prior has changed
@@ -74,8 +79,10 @@ def newest(
         limit = 1000  # draws of each chain, with n_draws="auto"
     kept = max(new.n_draws, min(limit, (n_drawn + 1) // 2))
     weights = None
-    if old.weights is not None and new.weights is not None:
-        weights = np.concatenate([old.weights, new.weights])[-kept:]
+    if old.weights is not None or new.weights is not None:
+        pairs = zip((old, new), steps, strict=True)
+        each = [np.full(p.n_draws, step) if p.weights is None else p.weights for p, step in pairs]
+        weights = np.concatenate(each)[-kept:]
     draws = {name: np.concatenate([old[name], new[name]], axis=1)[:, -kept:] for name in new.draws}
     return PosteriorSamples(draws, weights, new.statistics)
 
@@ -104,5 +111,6 @@ def joined(
             if len(before) == len(kept):
                 kept = np.concatenate([before, kept], axis=1)
         drawn = part.run.state.memory.n_drawn * (1 if moved is None else 2)
-        found = newest(old, new, drawn, n_draws)  # draws that were moved are no burn-in
+        steps = estimator.step_size_, part.run.step_size
+        found = newest(old, new, drawn, n_draws, steps)  # draws that were moved are no burn-in
     return found, kept[:, -found.n_draws :].copy() if part.filtered else None
