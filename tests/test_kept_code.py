@@ -13,16 +13,15 @@ pytest.importorskip("numba")
 SLOPES = """
 import hashlib
 import numpy as np
-from skbayes_sgmcmc._kernels import perceptron
+from skbayes_sgmcmc._kernels import layers, perceptron
 rng, none = np.random.default_rng(0), np.zeros((1, 0, 0), np.int64)
 sizes = np.array([1, 16, 16, 2])
 draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)
 theta, one = draw(2, 338), np.ones(2, np.float32)
-rows = (draw(1, 200, 1), draw(1, 200, 1), none, np.zeros(0, np.int64),
-        np.ones((1, 200), np.float32),
-        sizes, perceptron.RELU, perceptron.HETEROSCEDASTIC, one[:1], 0.001 * one[:1], one)
+rows = (draw(1, 200, 1), draw(1, 200, 1), none, np.array([2]), np.ones((1, 200), np.float32),
+        sizes, layers.RELU, perceptron.HETEROSCEDASTIC, one[:1], 0.001 * one[:1], one)
 slope = np.zeros_like(theta)
-perceptron.gradient(theta, rows, slope)
+perceptron.gradient(theta, rows, None, slope)
 print(hashlib.sha256(slope.tobytes()).hexdigest())
 """
 
