@@ -133,7 +133,8 @@ def _sampler_of(
         tuning = tuning_of(model)
         sampler = tuning.default_sampler(data, settings, more_rows=more_rows, whole=whole)
     found, _, cell = resolve(sampler, settings.integrator, plain=not settings.auto)
-    if is_auto(settings.sampler) and model.n_parameters > LIMITS.full_hessian:
+    many = model.n_parameters > LIMITS.full_hessian and model.scaled is None
+    if is_auto(settings.sampler) and many:
         found = found.for_many_parameters()
     return found, cell
 

@@ -282,6 +282,8 @@ class WhitenedGaussian(Tuning):
         if not model.smooth and not sampler.full_data:
             # with a Laplace prior, an eta of 0.5 gave intervals with 91% coverage instead of 89%
             eta, stiff = 0.5 * eta, 0.5 * stiff
+        if model.scaled is not None:
+            eta = min(eta, AUTO.scaled_step / data.n_rows)
         if root is not None and root.ndim == 2:
             T = request.temperature
             eta = min(eta, stiff / Whitened(model, part or data, root).typical(center, T))

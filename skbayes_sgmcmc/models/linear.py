@@ -129,24 +129,32 @@ class LinearModel(WalledModel):
         self.typical = np.concatenate([bound.typical, self._own_rates.values])
 
     def in_space_of(self, X: Any, weight: Array | None) -> Self:
-        """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X."""
+        """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X.
+
+        A learned scale is a parameter where rows say little of most of many coefficients.
+        """
         prior = self.coefficient_prior
         if prior.normal is None or self.terms:
             return self
-        space, model = RowSpace.of(X, self.k, prior.normal, weight), copy.copy(self)
-        if space is None:
-            return self
-        scale: Any = prior.hyper if isinstance(prior, LearnedScales) else 1.0
-        own = {name: self.shapes[name] for name in self._own_names}
+        space, learned = RowSpace.of(X, self.k, prior.normal, weight), None
+        few = space is not None or 2 * X.shape[0] <= X.shape[1]
+        width, units = (self.n_features, prior.normal) if space is None else (space.rank, None)
         n_intercepts = self.shapes.get("intercept", (0,))[0]
-        many = self.rows_say_little and space.rank * self.k > AUTO.integrated_scale
-        if many and isinstance(prior, LearnedScales):
-            scale = SampledScale(prior.hyper, np.ones(space.rank), self.k, n_intercepts)
+        if isinstance(prior, LearnedScales):
+            learned = prior.hyper
+            if few and self.rows_say_little and width * self.k > AUTO.integrated_scale:
+                at = np.ones(width) if units is None else units
+                learned = SampledScale(prior.hyper, at, self.k, n_intercepts)
+        if space is None and not isinstance(learned, SampledScale):
+            return self
+        model, scale = copy.copy(self), 1.0 if learned is None else learned
+        own = {name: self.shapes[name] for name in self._own_names}
         LinearModel.__init__(
-            model, space.rank, self.k, Normal(), scale, n_intercepts, None, own, (), self.own_prior
+            model, width, self.k, Normal(), scale, n_intercepts, units, own, (), self.own_prior
         )
         model.row_space = space
-        model.recorded = {**model.recorded, "beyond": (len(space.units), self.k)}
+        if space is not None:
+            model.recorded = {**model.recorded, "beyond": (len(space.units), self.k)}
         model.draw_recorded = model._draw_recorded
         return model
 
@@ -171,9 +179,12 @@ class LinearModel(WalledModel):
 
     @property
     def scaled(self) -> tuple[int, int] | None:  # type: ignore[override]
-        """Numbers of theta with a sampled scale, which come first, and the place of the scale."""
-        sampled = isinstance(self.coefficient_prior, SampledScale)
-        return (self.n_features * self.k, self.n_linear - 1) if sampled else None
+        """How many numbers of theta follow a sampled scale, all before it; and its place.
+
+        Intercepts do, too: they are as uncertain as predictors are wide.
+        """
+        place = self.n_linear - 1
+        return (place, place) if isinstance(self.coefficient_prior, SampledScale) else None
 
     def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
         n = self.n_linear
