@@ -79,6 +79,8 @@ class AutoRules:
     #: larger the scale. Of rows that know nothing of it, a step of 30 over the rows gave 0.87 of
     #: its sd and an error of 0.17 sds, and one of 7.5 none
     scaled_step: float = 8.0
+    #: and most rows of chains that do so in the space of the features
+    scaled_rows: int = 4000
     #: number of parts of ``LIMITS.part_rows`` rows, or more, that make many rows
     parts: int = 4
     #: sds from the centre that draws are expected to reach, and where a wall is still in the

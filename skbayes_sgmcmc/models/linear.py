@@ -136,18 +136,19 @@ class LinearModel(WalledModel):
         prior = self.coefficient_prior
         if prior.normal is None or self.terms:
             return self
-        space, learned = RowSpace.of(X, self.k, prior.normal, weight), None
-        few = space is not None or 2 * X.shape[0] <= X.shape[1]
+        scale: Any = 1.0
+        space = RowSpace.of(X, self.k, prior.normal, weight)
+        few = space is not None or X.shape[0] <= min(X.shape[1] // 2, AUTO.scaled_rows)
         width, units = (self.n_features, prior.normal) if space is None else (space.rank, None)
         n_intercepts = self.shapes.get("intercept", (0,))[0]
         if isinstance(prior, LearnedScales):
-            learned = prior.hyper
+            scale = prior.hyper
             if few and self.rows_say_little and width * self.k > AUTO.integrated_scale:
                 at = np.ones(width) if units is None else units
-                learned = SampledScale(prior.hyper, at, self.k, n_intercepts)
-        if space is None and not isinstance(learned, SampledScale):
+                scale = SampledScale(prior.hyper, at, self.k, n_intercepts)
+        if space is None and not isinstance(scale, SampledScale):
             return self
-        model, scale = copy.copy(self), 1.0 if learned is None else learned
+        model = copy.copy(self)
         own = {name: self.shapes[name] for name in self._own_names}
         LinearModel.__init__(
             model, width, self.k, Normal(), scale, n_intercepts, units, own, (), self.own_prior
