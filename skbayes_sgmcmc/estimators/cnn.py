@@ -56,6 +56,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         numbers. A sequence has one number for each matrix or kernel.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+        ``partial_fit`` refuses "balanced", since it does not know later rows.
     standardize : bool, default=True
         If True, the network sees channels scaled to mean 0 and variance 1.
     augment : callable or None, default=None

@@ -53,6 +53,7 @@ class BayesianLogisticRegression(LinearClassifier):
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+        ``partial_fit`` refuses "balanced", since it does not know later rows.
     categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
         Columns of X that hold categories, by their names or indices, or a boolean for each column.
         "from_dtype": those columns of tables that are categories, strings, or objects with strings.

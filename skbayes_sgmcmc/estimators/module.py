@@ -66,6 +66,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
+        ``partial_fit`` refuses "balanced", since it does not know later rows.
     standardize : bool, default=False
         If True, the module sees features scaled to mean 0 and variance 1.
     augment : callable or None, default=None
