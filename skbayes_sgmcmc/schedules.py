@@ -403,7 +403,7 @@ class MixingDistance(BaseEstimator):
     Parameters
     ----------
     n_steps : int, default=10000
-        Number of steps of the run, of which an automatic burn-in takes at most half. ``n_draws`` is
+        Number of steps of the run. An automatic burn-in takes at most half of them. ``n_draws`` is
         then the largest number of draws kept per chain.
     noise_ratio : float, default=0.1
         Bound on alpha_t, the ratio of the gradient noise to the injected noise.
