@@ -90,10 +90,15 @@ def moments(weight):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("adaptation", "truth"), [("sa", fixed_point), ("gibbs", exact)], ids=["sa", "gibbs"]
+    ("adaptation", "truth", "many"),
+    [("sa", fixed_point, 10), ("gibbs", exact, 10), ("gibbs", exact, 0)],
+    ids=["sa", "gibbs", "gibbs at every fourth step"],
 )
 @pytest.mark.parametrize("sampler", ["sgld", pytest.param("sghmc", marks=pytest.mark.slow)])
-def test_means_and_inclusion_probabilities_are_those_of_quadrature(adaptation, truth, sampler):
+def test_means_and_inclusion_probabilities_are_those_of_quadrature(
+    adaptation, truth, many, sampler, limits
+):
+    limits(many_latents=many)
     # full batch and small steps, of which only Monte Carlo errors are left: 4.5 of them for 24
     # comparisons, and 0.01 for what a step of 0.02 does at the spike's corner
     X, y = orthonormal()

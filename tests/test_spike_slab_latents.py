@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from _cases import cases
 from scipy.special import expit
@@ -103,13 +104,17 @@ def linear_model(classes, compiled):
     )  # fmt: skip
 
 
-def rows_gradient(model, dtype, weighted, shared):
+def rows_gradient(model, dtype, weighted, shared, sparse=False):
     """Of three chains at different places, each with its sigma, added to ones; and what is left."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 7)), rng.standard_normal((20, 1))
     if isinstance(model.likelihood, Categorical):
         y = (y[:, 0] > 0.0).astype(int)
     weight = rng.random(20) if weighted else None
+    if sparse:
+        X *= rng.random(X.shape) < 0.4
+        X[3] = 0.0
+        X = sp.csr_matrix(X)
     data = model.make_data(X, y, weight, dtype, "cpu")
     theta = torch.from_numpy(5.0 * rng.standard_normal((3, 8))).to(dtype)
     state, streams = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(3))
@@ -127,18 +132,21 @@ def rows_gradient(model, dtype, weighted, shared):
 @cases("classes", [False, True])
 @cases("weighted", [False, True])
 @cases("shared", [False, True])
+@cases("sparse", [False, True])
 @pytest.mark.parametrize(
     "dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.float64]
 )
 def test_compiled_gradient_of_a_linear_models_rows_is_that_of_torch(
-    classes, weighted, shared, dtype
+    classes, weighted, shared, sparse, dtype, limits
 ):
     # to rounding: sums of 6 terms in another order, slopes up to 1 / sigma^2 = 4 of 15 sds
     pytest.importorskip("numba")
+    limits(worth_sparse=1, sparse_share=1.0)  # rows of seven numbers stay sparse
     model = linear_model(classes, compiled=True)
     assert model.compiles_rows
-    expected, aux = rows_gradient(linear_model(classes, compiled=False), dtype, weighted, shared)
-    found, same = rows_gradient(model, dtype, weighted, shared)
+    given = dtype, weighted, shared, sparse
+    expected, aux = rows_gradient(linear_model(classes, compiled=False), *given)
+    found, same = rows_gradient(model, *given)
     bound = 1e-5 if dtype == torch.float32 else 1e-13
     torch.testing.assert_close(found, expected, rtol=bound, atol=10.0 * bound)
     assert set(aux) == set(same) == (set() if classes else {"mean_square_slope"})

@@ -8,7 +8,9 @@ from _tabular_ranks import (
     critical_difference,
     draw_ranks,
     error_of,
+    excess,
     holm,
+    in_percent,
     mean_ranks,
     set_ranks,
     shared_means,
@@ -19,7 +21,7 @@ OURS, LINEAR = "ours", "linear"
 #: whose best ours is compared with by error
 PEERS = ("catboost", "catboost_points", "xgboost", "realmlp", "tabm")
 #: what was asked for: largest excess of the error, mean ranks, coverage and its share of tables
-BEHIND_PEERS, BEHIND_LINEAR = 1.05, 1.03
+BEHIND_PEERS, BEHIND_LINEAR = 0.05, 0.03
 RANK_NLL, RANK_ERROR = 1.6, 2.5
 COVERED, SHARE = (0.86, 0.94), 0.9
 SCORES = {
@@ -205,15 +207,13 @@ def slow_words(results, slow, sets, labels):
 
 
 def behind(results, name):
-    """Our error over that of the best peer and over that of the linear model, and the peer."""
-    ratios = {}
-    for key in (*PEERS, LINEAR):
-        if (key, name) in results:
-            ours, theirs = shared_means(results, (OURS, key), name, None)
-            ratios[key] = ours / theirs if theirs > 0.0 else 1.0 if ours == 0.0 else np.inf
-    linear = ratios.pop(LINEAR, np.nan)
-    best = max(ratios, key=ratios.get, default=None)
-    return {"best": best, "peers": ratios.get(best, np.nan), "linear": linear}
+    """How far our error is above that of the best peer and of the linear model, and the peer."""
+    far = {key: excess(results, (OURS, key), name) for key in (*PEERS, LINEAR)}
+    far = {key: found for key, found in far.items() if not np.isnan(found[0])}
+    nothing = np.nan, np.nan
+    linear = far.pop(LINEAR, nothing)
+    best = max(far, key=far.get, default=None)
+    return {"best": best, "peers": far.get(best, nothing), "linear": linear}
 
 
 def distance_table(results, distances, labels):
@@ -226,7 +226,7 @@ def distance_table(results, distances, labels):
         lines.append([
             name, "choosing" if name in CHOOSING else "reporting",
             f"{np.mean([error_of(run) for run in runs]):.3f}", labels.get(found["best"], ""),
-            *(f"{100 * (found[kind] - 1):+.1f}" for kind in ("peers", "linear")), cover,
+            *(in_percent(*found[kind]) for kind in ("peers", "linear")), cover,
             f"{np.mean([run['seconds'] for run in runs]):.0f}", len(runs),
             len(results[OURS, name].keys() & results.get((found["best"], name), {}).keys()),
         ])  # fmt: skip
@@ -235,17 +235,17 @@ def distance_table(results, distances, labels):
     return (
         "**Ours by RMSE or error** above the best of CatBoost (either loss), XGBoost, RealMLP and "
         "TabM, of those that have run, and above the linear model, on the seeds that both have; "
-        "negative where ours is lower. The last columns are the number of our seeds, and of those "
-        "that the best peer has, too. By chance alone, an error of 0.1 and a coverage of 0.9 on "
-        "the 200 test rows of one seed have a standard error of 0.02.\n\n"
-        + markdown_table(header, lines)
+        "negative where ours is lower; ± is a standard error over these seeds. The last columns "
+        "are the number of our seeds, and of those that the best peer has, too. By chance alone, "
+        "an error of 0.1 and a coverage of 0.9 on the 200 test rows of one seed have a standard "
+        "error of 0.02.\n\n" + markdown_table(header, lines)
     )
 
 
 def targets(results, sets, distances, numbers):
     """What was asked for, what was measured, and the tables that miss it."""
     found = {name: distances[name] for name in sets}
-    far = {kind: [name for name in sets if found[name][kind] > bound]
+    far = {kind: [name for name in sets if found[name][kind][0] > bound]
            for kind, bound in (("peers", BEHIND_PEERS), ("linear", BEHIND_LINEAR))}  # fmt: skip
     real = {name: np.mean([run["coverage"] for run in results[OURS, name].values()])
             for name in sets if task_of(name) == "regression"}  # fmt: skip
@@ -253,7 +253,7 @@ def targets(results, sets, distances, numbers):
     lines = []
     for kind, words in (("peers", "no RMSE or error more than 5% above the best of four peers"),
                         ("linear", "none more than 3% above the linear model")):  # fmt: skip
-        missed = ", ".join(f"{name} {100 * (found[name][kind] - 1):+.0f}%" for name in far[kind])
+        missed = ", ".join(f"{name} {in_percent(*found[name][kind])}%" for name in far[kind])
         lines.append([words, f"{len(sets) - len(far[kind])} of {len(sets)} tables", missed])
     if numbers:
         where, by_nll, by_error = numbers

@@ -24,6 +24,27 @@ def shared_means(results, methods, name, score):
     ])  # fmt: skip
 
 
+def relative_excess(ours, others):
+    """How far our errors of some seeds are above others', as a share of theirs, and its se."""
+    if not len(ours) or not others.any():
+        return (np.nan if not len(ours) else 0.0 if not ours.any() else np.inf), np.nan
+    shares = (ours - others) / others.mean()
+    se = shares.std(ddof=1) / math.sqrt(len(shares)) if len(shares) > 1 else np.nan
+    return float(shares.mean()), float(se)
+
+
+def excess(results, methods, name):
+    """The same for the first of two methods, on the seeds that both have finished on a set."""
+    runs = [results.get((key, name), {}) for key in methods]
+    seeds = sorted(runs[0].keys() & runs[1].keys())
+    return relative_excess(*(np.array([error_of(run[seed]) for seed in seeds]) for run in runs))
+
+
+def in_percent(share, se):
+    """An excess in words."""
+    return f"{100 * share:+.1f}" + ("" if math.isnan(se) else f" ± {100 * se:.1f}")
+
+
 def set_ranks(results, methods, sets, score):
     """Ranks (sets, methods). Methods whose predictions are not numbers on a set are last there."""
     means = (shared_means(results, methods, name, score) for name in sets)

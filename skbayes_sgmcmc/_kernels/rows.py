@@ -1,4 +1,4 @@
-"""The gradient of a linear model's rows, in one pass while each row is in the first-level cache."""
+"""Gradients of a linear model's rows, in one pass while each row is in the first-level cache."""
 
 from __future__ import annotations
 
@@ -38,4 +38,36 @@ def gradient(theta, x, y, weight, sigma, classes, scale, out):
             total[last] += weighted
             for j in range(len(row)):
                 total[j] += weighted * row[j]
+    return squares
+
+
+@jit
+def sparse_gradient(theta, rows, y, weight, sigma, classes, scale, out):
+    """The same for rows of a CSR matrix: values, columns, starts, and whether all chains have them.
+
+    Otherwise each chain has the next ones, and a block of columns.
+    """
+    values, columns, starts, shared = rows
+    number = theta.dtype.type
+    one, factor = number(1.0), number(scale)
+    squares = np.zeros((len(theta), 1), theta.dtype)
+    for c in range(len(theta)):
+        at, total, last, targets = theta[c], out[c], len(theta[c]) - 1, y[0 if shared else c]
+        first, before = (0, 0) if shared else (c * len(targets), c * last)
+        precision = one / (sigma[c, 0] * sigma[c, 0])
+        for b in range(len(targets)):
+            row, f = range(starts[first + b], starts[first + b + 1]), at[last]
+            for k in row:
+                f += values[k] * at[columns[k] - before]
+            if classes:
+                slope = one / (one + np.exp(-f)) - number(targets[b])
+            else:
+                slope = (f - number(targets[b])) * precision
+            weighted = factor * slope
+            if len(weight):
+                weighted *= number(weight[0 if shared else c, b])
+            squares[c, 0] += slope * weighted
+            total[last] += weighted
+            for k in row:
+                total[columns[k] - before] += weighted * values[k]
     return squares

@@ -286,12 +286,14 @@ class SparseDesign(Field):
         per_chain = indices.shape[-1]
         x = self._taken(indices.reshape(-1))
         chain = np.tile(np.arange(per_step) // per_chain, len(indices))
+        n_columns = self.shape[1] * (1 if shared else per_step // per_chain)
         lengths = np.diff(x.indptr)
         column = x.indices
         if not shared:
-            column = column + np.repeat(chain * self.shape[1], lengths)
+            # SciPy would copy numbers that are longer than they need to be
+            kind = sp.get_index_dtype(maxval=n_columns)
+            column = column + np.repeat((chain * self.shape[1]).astype(kind), lengths)
         if torch.device(self.device).type == "cpu":
-            n_columns = self.shape[1] * (1 if shared else per_step // per_chain)
             values = x.data.astype(dtype_name(self.dtype), copy=False)
             whole = sp.csr_matrix((values, column, x.indptr), (len(chain), n_columns))
             starts = range(0, len(chain), per_step)

@@ -67,8 +67,9 @@ class SpikeSlab(BaseEstimator):
         at every step.
 
         * "auto": "gibbs" at temperature 1, "sa" at other temperatures.
-        * "gibbs": draws from the conditional distributions. The chain then targets the exact
-          posterior of the spike-and-slab model.
+        * "gibbs": draws from the conditional distributions, at every fourth step if there are more
+          than 10,000 coefficients. The chain then targets the exact posterior of the
+          spike-and-slab model.
         * "sa": stochastic approximation, x <- (1 - omega_k) x + omega_k target, as published. Its
           limit is not the posterior: if the data leave open which features matter, it may leave
           out all of them.

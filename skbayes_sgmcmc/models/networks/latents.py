@@ -22,6 +22,9 @@ from .blocks import Blocks
 LEAST_DELTA = 1e-35
 #: width of the proposals of sigma relative to the target; above 1 so that the tails are reached
 PROPOSAL_WIDTH = 1.5
+#: number of steps from one draw of many latent variables to the next: in so few, coefficients move
+#: little, and a draw takes as long as the rest of a step (docs/results/text.md)
+SELDOM = 4
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -69,6 +72,8 @@ class Latents:
         self.n_data = n_data
         self.compiled = compiled
         self.gains = prior.gains()
+        #: number of steps from one draw of the latent variables to the next
+        self.every = SELDOM if blocks.n > LIMITS.many_latents else 1
         self._places = tuple(
             np.array([getattr(part, end) for part in blocks.slices]) for end in ("start", "stop")
         )
@@ -160,7 +165,8 @@ class Latents:
         if self.prior.adaptation is None:
             return
         if self.prior.exact:
-            self._draw(theta, state, aux, rng)
+            if k % self.every == 0:
+                self._draw(theta, state, aux, rng)
         else:
             self._follow(theta, state, aux, self._gain(k))
 

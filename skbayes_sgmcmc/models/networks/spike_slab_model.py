@@ -19,6 +19,7 @@ from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
 from .._auto import AUTO
+from .._design_batches import CSRBatch
 from .._tuning import AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
@@ -162,22 +163,31 @@ class SparseNetworkModel(PrunedNetworkModel):
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
-        x = by_chain(batch, "x")
-        fits = isinstance(x, Tensor) and x[0].numel() <= LIMITS.latent_rows
-        if not fits or not self.compiles_rows or theta.device.type != "cpu":
+        kernel = self._rows_kernel(by_chain(batch, "x")) if theta.device.type == "cpu" else None
+        if kernel is None:
             return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
-        from ..._kernels.rows import gradient
-
+        gradient, rows = kernel
         y, weight = batch.fields["y"].view(-1, batch.size), NO_WEIGHTS
         if isinstance(batch.weight, Tensor):
             weight = batch.weight.view(-1, batch.size).numpy()
         squares = gradient(
-            theta.numpy(), x.numpy(), y.numpy(), weight, self.latents.arrays(state)[2],
+            theta.numpy(), rows, y.numpy(), weight, self.latents.arrays(state)[2],
             isinstance(self.network, ReferenceClass), scale, out.numpy(),
         )  # fmt: skip
         if not self.likelihood.latent_noise:
             return {}
         return {"mean_square_slope": torch.from_numpy(squares)}
+
+    def _rows_kernel(self, x: Any) -> tuple[Any, Any] | None:
+        """The compiled gradient for these rows, and the rows as it takes them; None: torch's."""
+        if not self.compiles_rows:
+            return None
+        from ..._kernels.rows import gradient, sparse_gradient
+
+        if isinstance(x, CSRBatch):
+            return sparse_gradient, (x.x.data, x.x.indices, x.x.indptr, x.shared)
+        fits = isinstance(x, Tensor) and x[0].numel() <= LIMITS.latent_rows
+        return (gradient, x.numpy()) if fits else None
 
     def prior_curvature(self) -> float:
         """Largest curvature of the smooth part, or one over the square of the spike's width.
