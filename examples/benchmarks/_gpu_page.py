@@ -31,6 +31,9 @@ NOTES = (
     "478,410 weights begin at odd places of 16 bytes, so that products use kernels for unaligned "
     "matrices. Met: logistic regressions with 1 and 32 chains (0.93 and 0.99), 256 chains (6.2 "
     "times the step of 32, target 8).",
+    "Not measured on a GPU yet: recordings are now compared with their steps some chains at a "
+    "time. Counted on a stand-in for a GPU, a fit of 256 chains then has at most seven copies of "
+    "its chains at once, 3.2 GiB, with its rows.",
 )
 
 BODY = """
