@@ -32,20 +32,23 @@ digamma_series = polynomial(
 
 
 @exact
-def exponentials(z, less, out, two):
-    """Write e^z - less to ``out``, which may be z; ``less`` is 0 or 1, ``two`` working memory."""
+def exponentials(z, less, two):
+    """Replace z by e^z - less; ``less`` is 0 or 1, ``two`` working memory.
+
+    In place: for ``out`` that may be z, the compiler makes code without vectors.
+    """
     bits = two.view(np.int64)
     for r in range(len(z)):
         x = min(max(z[r], -LARGEST), LARGEST)
         k = np.floor(x * (1.0 / np.log(2.0)) + 0.5)
         rest = x - k * LOG_TWO_HIGH - k * LOG_TWO_LOW
-        out[r] = rest * growth(rest)
+        z[r] = rest * growth(rest)
         two[r] = k + EXPONENT
     for r in range(len(z)):
         bits[r] <<= np.int64(52)
     for r in range(len(z)):
-        e = two[r] * out[r] + (two[r] - less)
-        out[r] = e if e < HUGE else np.inf  # so that chains are seen to diverge
+        e = two[r] * z[r] + (two[r] - less)
+        z[r] = e if e < HUGE else np.inf  # so that chains are seen to diverge
 
 
 @exact
@@ -64,7 +67,7 @@ def digamma_rest(x):
 
 @part
 def counts(z, y, weight, own, sums, work):
-    exponentials(z, 0.0, z, work[0])
+    exponentials(z, 0.0, work[0])
     for r in range(len(z)):
         z[r] = weight[r] * (z[r] - y[r])
 
@@ -73,7 +76,7 @@ def counts(z, y, weight, own, sums, work):
 def shares(z, y, weight, own, sums, work):
     for r in range(len(z)):
         z[r] = -z[r]
-    exponentials(z, 0.0, z, work[0])
+    exponentials(z, 0.0, work[0])
     for r in range(len(z)):
         z[r] = weight[r] * (1.0 / (1.0 + z[r]) - y[r])
 
@@ -112,8 +115,8 @@ def gamma(z, y, weight, own, sums, work):
     shape, total, excess = np.exp(-own[0]), 0.0, work[0]
     rest = digamma_rest(shape)
     for r in range(len(z)):
-        z[r] = y[r] - z[r]
-    exponentials(z, 1.0, excess, work[1])
+        z[r] = excess[r] = y[r] - z[r]
+    exponentials(excess, 1.0, work[1])
     for r in range(len(z)):
         total += weight[r] * (z[r] - excess[r] - rest)
         z[r] = -shape * weight[r] * excess[r]
@@ -133,7 +136,7 @@ def negative_binomial(z, y, weight, own, sums, work):
     """``own``: the logarithm of the dispersion."""
     size, total = np.exp(-own[0]), 0.0
     rest = digamma_rest(size)
-    exponentials(z, 0.0, z, work[0])
+    exponentials(z, 0.0, work[0])
     for r in range(len(z)):
         u, slope = by_size(y[r], z[r], size)
         total += weight[r] * (slope - rest)
@@ -146,8 +149,8 @@ def weibull(z, y, weight, own, sums, work):
     """``own``: the logarithm of sigma; y are logarithms of times."""
     inverse, total, excess = np.exp(-own[0]), 0.0, work[0]
     for r in range(len(z)):
-        z[r] = (y[r] - z[r]) * inverse
-    exponentials(z, 1.0, excess, work[1])
+        z[r] = excess[r] = (y[r] - z[r]) * inverse
+    exponentials(excess, 1.0, work[1])
     for r in range(len(z)):
         total += weight[r] * (1.0 - excess[r] * z[r])
         z[r] = -inverse * weight[r] * excess[r]
