@@ -15,11 +15,11 @@ from torch import Tensor
 
 from .._arrays import Array
 from .._validation import check_choice, check_real, is_auto
-from ._protocol import Sampler, State, Step
-from ._tuning import TUNING, adapt, wanted
+from ._protocol import State, Step
+from ._tuning import TUNING, Scaled, adapt, wanted
 
 
-class MCLMC(Sampler):
+class MCLMC(Scaled):
     r"""Microcanonical Langevin Monte Carlo.
 
     The particle moves with constant speed and only turns, so a step cannot be large where the
@@ -172,9 +172,6 @@ class MCLMC(Sampler):
 
     def forget_step(self, state: State) -> None:
         state["scale"].fill_(1.0)
-
-    def used_step(self, eta: float, state: State) -> float:
-        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
 
     # the letters ----------------------------------------------------------------------------------
 
