@@ -441,7 +441,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         """Its smooth averages are over few draws where these stand for all."""
         from ..models.few_draws import OF_LINKED, OF_NEAR
 
-        names = [*self._linear.blocks, "intercept", *self._likelihood().own_names]
+        names = *self._linear.blocks, "intercept", *self._likelihood().own_names
         one_of = OF_NEAR if self._family.standardised else OF_LINKED
         few, whole = self._with_few(names, one_of), super()._mixture()
         return (
