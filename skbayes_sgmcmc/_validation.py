@@ -244,6 +244,18 @@ def check_scale(name: str, value: Any) -> float:
     return check_real(name, value, low=low, high=high, closed="both")
 
 
+def check_pair(name: str, pair: Any) -> None:
+    """Refuse what is no pair of such numbers."""
+    try:
+        first, second = pair
+    except (TypeError, ValueError):
+        raise not_allowed(
+            f"{name}={pair!r} is not allowed: give a pair of positive numbers."
+        ) from None
+    check_scale(f"{name}[0]", first)
+    check_scale(f"{name}[1]", second)
+
+
 def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
     """Refuse a number that is no scale in units of the data; ``whose`` says what ``unit`` is."""
     if not BOUNDS.smallest_scale <= float(value) / unit <= BOUNDS.largest_scale:

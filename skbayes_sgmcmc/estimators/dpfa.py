@@ -11,20 +11,13 @@ import numpy as np
 
 from .._arrays import Array
 from .._exceptions import not_allowed
-from .._validation import BOUNDS, check_int, check_scale, check_sizes
+from .._validation import BOUNDS, check_int, check_pair, check_sizes
 from ..schedules import Schedule
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from ..samplers import Sampler
-
-
-def _check_pair(name: str, pair: Any) -> None:
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise not_allowed(f"{name}={pair!r} is not allowed: give a pair of positive numbers.")
-    for number in pair:
-        check_scale(name, number)
 
 
 def _check_layers(name: str, sizes: Any) -> None:
@@ -230,7 +223,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
 
     _checks = TopicModel._checks | {
         "doc_sweeps": partial(check_int, high=BOUNDS.count),
-        "gamma_prior": _check_pair,
+        "gamma_prior": check_pair,
         "n_components": _check_layers,
     }
     _by_topic = ("r", "weights_1", "biases_1")

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled, Own
 from ._constants import Constant
-from .likelihoods import Likelihood, Natural
+from .likelihoods import Likelihood, Natural, refuse_targets
 
 #: median of the prior of the dispersion
 TYPICAL_DISPERSION = 0.3
@@ -65,12 +64,8 @@ class Poisson(LogMean):
 
     @staticmethod
     def check_targets(y: Array) -> None:
-        bad = y[(y < 0.0) | (y != np.floor(y))]
-        if len(bad):
-            raise not_allowed(
-                f"y with the value {bad[0]:g} is not allowed with a likelihood of counts: give "
-                "whole numbers, 0 or more, or likelihood='normal'."
-            )
+        allowed = "whole numbers, 0 or more, or likelihood='normal'"
+        refuse_targets(y[(y < 0.0) | (y != np.floor(y))], "a likelihood of counts", allowed)
 
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:
