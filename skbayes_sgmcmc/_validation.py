@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,20 @@ def check_positions(name: str, values: Any) -> None:
 def is_auto(value: Any) -> bool:
     """Whether a parameter is the string "auto"."""
     return isinstance(value, str) and value == "auto"
+
+
+def check_unless(
+    word: str | None, check: Callable[..., Any], name: str, value: Any, **options: Any
+) -> None:
+    """Check a value unless it is this word or None, which errors then name, too."""
+    if value is word or (isinstance(value, str) and value == word):
+        return
+    try:
+        check(name, value, **options)
+    except ValueError as error:
+        if str(error).startswith(f"{name}="):  # and not about a part of the value
+            error.args = (str(error).replace(": give ", f": give {word!r} or ", 1),)
+        raise
 
 
 def central(coverage: Any) -> tuple[float, float]:

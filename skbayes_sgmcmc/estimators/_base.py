@@ -20,7 +20,7 @@ from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
 from .._searches import search_file
 from .._sklearn import BaseEstimator
-from .._validation import check_int
+from .._validation import check_int, check_unless
 from . import _reading as reading
 from ._columns import Columns, check_columns_stay
 from ._encoding import PLAIN, Encoding
@@ -427,8 +427,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         dict of str to array of shape ``(n_samples, *shape)``
         """
         reading.check_fitted(self)
-        if n_samples is not None:
-            check_int("n_samples", n_samples)
+        check_unless(None, check_int, "n_samples", n_samples)
         chosen = self.posterior_.chosen(n_samples, random_state)
         found: dict[str, Array] = {}
         for posterior in (self.posterior_, self._in_units()):
@@ -487,8 +486,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Predictions as a torch module that averages ``n_draws`` of the pooled draws."""
         reading.check_fitted(self)
         self._encoding.check_plain("an export")
-        if n_draws is not None:
-            check_int("n_draws", n_draws, high=self.n_chains_ * self.n_draws_)
+        most = self.n_chains_ * self.n_draws_
+        check_unless(None, check_int, "n_draws", n_draws, high=most)
         return self._ensemble(*self.posterior_.spaced(n_draws))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

@@ -23,6 +23,7 @@ from .._validation import (
     check_predictions,
     check_random_state,
     check_real,
+    check_unless,
     is_real,
 )
 from ._base import SGMCMCEstimator
@@ -354,8 +355,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """
 
         def means(mixture: Mixture, X: Any) -> Array:
-            if n_draws is not None:
-                check_int("n_draws", n_draws)
+            check_unless(None, check_int, "n_draws", n_draws)
             chosen = self.posterior_.chosen(n_draws, random_state)
             return np.concatenate(list(mixture.means(chosen, X)), axis=1)
 

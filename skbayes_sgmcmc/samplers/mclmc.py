@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._validation import check_choice, check_real, is_auto
+from .._validation import check_choice, check_real, check_unless, is_auto
 from ._protocol import State, Step
 from ._tuning import TUNING, Scaled, adapt, wanted
 
@@ -93,8 +93,7 @@ class MCLMC(Scaled):
     def check(self, name: str) -> None:
         for parameter in ("energy_error", "length"):
             value = getattr(self, parameter)
-            if not is_auto(value):
-                check_real(f"{name}.{parameter}", value, low=0.0)
+            check_unless("auto", check_real, f"{name}.{parameter}", value, low=0.0)
         check_choice(f"{name}.noise_scaling", self.noise_scaling, (False, True))
 
     # state ----------------------------------------------------------------------------------------
