@@ -291,7 +291,17 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         )
         by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
         labels = [f"log probability of row {row}" for row in chosen]
-        return MustMix({"documents": by_chain}, {"documents": labels}, MIXING.modes_r_hat, 0.0)
+        return MustMix(
+            {"documents": by_chain},
+            {"documents": labels},
+            r_hat_limit=MIXING.modes_r_hat,
+            ess_limit=0.0,
+            remedies=self._mixing_remedies(),
+        )
+
+    def _mixing_remedies(self) -> dict[str, str]:
+        """What to give if chains have not mixed, by blocks of what must mix."""
+        return {}
 
     # predictions ----------------------------------------------------------------------------------
 

@@ -299,6 +299,11 @@ class LatentDirichletAllocation(TopicModel):
                 "prior='normal' is not allowed with algorithm='gibbs': give prior='gamma'."
             )
 
+    def _mixing_remedies(self) -> dict[str, str]:
+        if self.algorithm == "gibbs":
+            return {"documents": "a longer burn_in"}
+        return {} if self.prior == "normal" else {"documents": "algorithm='gibbs'"}
+
     def _n_topics(self) -> int:
         return self.n_components
 
