@@ -457,6 +457,14 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """The draws in the units in which summaries show them."""
         return self.posterior_
 
+    def _with_coef(self) -> PosteriorSamples:
+        """The draws, among which are those of the coefficients, "coef", if the model is linear."""
+        return self.posterior_
+
+    def _ratio_title(self) -> str:
+        """What the exponentials of coefficients are."""
+        return "ratio"
+
     def _labels(self) -> dict[str, list[str]]:
         """Names of the flattened coordinates of each block of draws."""
         return {name: labels_of(name, axes) for name, axes in self._axes().items()}

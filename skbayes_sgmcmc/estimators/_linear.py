@@ -255,10 +255,6 @@ class LinearEstimator(SGMCMCEstimator):
         """Blocks of draws that are logarithms of ratios, of odds or rates."""
         return ["coef", "intercept"]
 
-    def _ratio_title(self) -> str:
-        """What the exponentials of coefficients are."""
-        return "ratio"
-
     # names of draws -------------------------------------------------------------------------------
 
     def _must_mix(self, task: Task) -> MustMix:
