@@ -428,16 +428,21 @@ def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:
     """Return ``layers``, after checking that it is one of ``words`` or a list of names."""
     if isinstance(layers, str):
         return check_choice(name, layers, words)
-    try:
-        names = list(layers)
-    except TypeError:
-        names = []
-    if not names or not all(isinstance(each, str) for each in names):
+    if not are_names(layers):
         listed = ", ".join(repr(word) for word in words)
         raise not_allowed(
             f"{name}={layers!r} is not allowed: give {listed} or a list of layer names."
         )
     return layers
+
+
+def are_names(values: Any) -> bool:
+    """Whether these are several strings, or one."""
+    try:
+        names = list(values)
+    except TypeError:
+        return False
+    return bool(names) and all(isinstance(each, str) for each in names)
 
 
 def _interval(low: float, high: float, closed: str) -> str:

@@ -465,21 +465,12 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         lengths = self._predictive()(slice(None), x[:1]).length().min() / linear.scale
         return np.asarray(sd <= NOISE * lengths)
 
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        from ..models.networks.ensemble import Inputs, MeanAndDeviation
+    def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
+        from ..models.networks.ensemble import Inputs
 
         known = self._columns.special.get("n_trials", 1.0) if self._family.trials else None
-        likelihood = self._likelihood()
-        return MeanAndDeviation(
-            Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,)),
-            self._linear.module(self.posterior_, chosen, known),
-            likelihood,
-            likelihood.own_draws(self.posterior_, chosen),
-            weights,
-            center=self._y_center,
-            scale=self._y_scale,
-            squeeze=not self._y_shape,
-        )
+        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
+        return unchanged, self._linear.module(self.posterior_, chosen, known)
 
     def _ratio_blocks(self) -> list[str]:
         return [*super()._ratio_blocks(), *groups.effect_names(self._groupings)]
