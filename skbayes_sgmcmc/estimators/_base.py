@@ -24,7 +24,7 @@ from .._validation import check_int, check_unless
 from . import _reading as reading
 from ._columns import Columns, check_columns_stay
 from ._encoding import PLAIN, Encoding
-from ._fitting import Task, all_or_nothing, extremes_named
+from ._fitting import Task, all_or_nothing, extremes_named, renew_attributes
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, joined, labels_of
@@ -366,7 +366,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self._mixing = None
         self._stream_rows = None if call is None else call.seen
         with np.errstate(all="ignore"):  # what is not finite is an error
-            self._set_attributes()
+            renew_attributes(self)
             self._check_finite(new.x)
         progress.close()
 

@@ -18,13 +18,13 @@ from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
 from ..schedules import Schedule
+from ._fitting import Task, renew_attributes
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
     from ..samplers import Sampler
-    from ._fitting import Task
 
 
 #: sweeps, draws and thinning that "auto" means with ``algorithm="gibbs"``
@@ -349,7 +349,7 @@ class LatentDirichletAllocation(TopicModel):
         for of_steps in ("step_size_", "batch_size_", "sampling_threshold_"):
             vars(self).pop(of_steps, None)  # of an earlier fit with the other algorithm
         self.n_steps_, self.device_ = n_steps, "cpu"
-        self._set_attributes()
+        renew_attributes(self)
         progress.close()
 
     def _set_attributes(self) -> None:
