@@ -258,7 +258,7 @@ def check_scale(name: str, value: Any) -> float:
     return check_real(name, value, low=low, high=high, closed="both")
 
 
-def check_pair(name: str, pair: Any) -> None:
+def check_scale_pair(name: str, pair: Any) -> None:
     """Refuse what is no pair of such numbers."""
     try:
         first, second = pair

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._arrays import Array
 from .._exceptions import not_allowed
-from .._validation import BOUNDS, check_int, check_pair, check_sizes
+from .._validation import BOUNDS, check_int, check_scale_pair, check_sizes
 from ..schedules import Schedule
 from ._topics import TopicModel
 
@@ -224,7 +224,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
 
     _checks = TopicModel._checks | {
         "doc_sweeps": partial(check_int, high=BOUNDS.count),
-        "gamma_prior": check_pair,
+        "gamma_prior": check_scale_pair,
         "n_components": _check_layers,
     }
     _by_topic = ("r", "weights_1", "biases_1")

@@ -32,6 +32,10 @@ class LogMean(Likelihood):
         self.typical = typical
         self._log_typical = Constant(np.log(typical))
 
+    @staticmethod
+    def bounds_intercept(y: Array) -> bool:
+        return bool((y > 0.0).any())
+
     def log_mean(self, f: Tensor) -> Tensor:
         return f + self._log_typical.like(f)
 
@@ -72,10 +76,6 @@ class Poisson(LogMean):
         """Mean counts; half a count in all rows if there is none."""
         n = float(len(y)) if weight is None else float(weight.sum())
         return np.asarray(np.maximum(np.average(y, axis=0, weights=weight), 0.5 / n))
-
-    @staticmethod
-    def bounds_intercept(y: Array) -> bool:
-        return bool((y > 0.0).any())
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         return self.log_densities(f, y, own).sum(2)

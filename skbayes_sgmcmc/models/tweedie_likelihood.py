@@ -100,10 +100,6 @@ class CompoundPoisson(LogMean):
         refuse_targets(y[~(y >= 0.0)], "likelihood='tweedie'", allowed)
 
     @staticmethod
-    def bounds_intercept(y: Array) -> bool:
-        return bool((y > 0.0).any())
-
-    @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:
         """Mean amounts; one if all are zero."""
         mean = np.average(y, axis=0, weights=weight)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from .._sklearn import BaseEstimator
-from .._validation import check_choice, check_layers, check_pair, check_real, check_unless
+from .._validation import check_choice, check_layers, check_real, check_scale_pair, check_unless
 from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
 ADAPTATIONS = ("auto", "sa", "em", "gibbs", None)
@@ -127,8 +127,8 @@ class SpikeSlab(BaseEstimator):
         check_real(f"{name}.inclusion", self.inclusion, low=0.0, high=1.0)
         check_choice(f"{name}.learn_inclusion", self.learn_inclusion, (True, False))
         check_choice(f"{name}.learn_sigma", self.learn_sigma, ("auto", True, False))
-        check_unless("auto", check_pair, f"{name}.inclusion_prior", self.inclusion_prior)
-        check_pair(f"{name}.sigma_prior", self.sigma_prior)
+        check_unless("auto", check_scale_pair, f"{name}.inclusion_prior", self.inclusion_prior)
+        check_scale_pair(f"{name}.sigma_prior", self.sigma_prior)
         check_choice(f"{name}.adaptation", self.adaptation, ADAPTATIONS)
         largest = float(self._gains(f"{name}.gain").values(np.zeros(1, dtype=int), 1)[0])
         if largest > 1.0:
