@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,6 +138,20 @@ def is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
+def check_unless(
+    word: str | None, check: Callable[..., Any], name: str, value: Any, **options: Any
+) -> None:
+    """Check a value unless it is this word or None, which errors then name, too."""
+    if value is word or (isinstance(value, str) and value == word):
+        return
+    try:
+        check(name, value, **options)
+    except ValueError as error:
+        if str(error).startswith(f"{name}="):  # and not about a part of the value
+            error.args = (str(error).replace(": give ", f": give {word!r} or ", 1),)
+        raise
+
+
 def central(coverage: Any) -> tuple[float, float]:
     """Probabilities below the ends of a central interval, after checking its own."""
     check_real("coverage", coverage, low=0.0, high=1.0)
@@ -242,6 +256,18 @@ def check_scale(name: str, value: Any) -> float:
     """Return a prior's scale, or another positive number of such a size, as a float."""
     low, high = BOUNDS.smallest_scale, BOUNDS.largest_scale
     return check_real(name, value, low=low, high=high, closed="both")
+
+
+def check_scale_pair(name: str, pair: Any) -> None:
+    """Refuse what is no pair of such numbers."""
+    try:
+        first, second = pair
+    except (TypeError, ValueError):
+        raise not_allowed(
+            f"{name}={pair!r} is not allowed: give a pair of positive numbers."
+        ) from None
+    check_scale(f"{name}[0]", first)
+    check_scale(f"{name}[1]", second)
 
 
 def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
@@ -402,16 +428,21 @@ def check_layers(name: str, layers: Any, words: Iterable[str]) -> Any:
     """Return ``layers``, after checking that it is one of ``words`` or a list of names."""
     if isinstance(layers, str):
         return check_choice(name, layers, words)
-    try:
-        names = list(layers)
-    except TypeError:
-        names = []
-    if not names or not all(isinstance(each, str) for each in names):
+    if not are_names(layers):
         listed = ", ".join(repr(word) for word in words)
         raise not_allowed(
             f"{name}={layers!r} is not allowed: give {listed} or a list of layer names."
         )
     return layers
+
+
+def are_names(values: Any) -> bool:
+    """Whether these are several strings, or one."""
+    try:
+        names = list(values)
+    except TypeError:
+        return False
+    return bool(names) and all(isinstance(each, str) for each in names)
 
 
 def _interval(low: float, high: float, closed: str) -> str:

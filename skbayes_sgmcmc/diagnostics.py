@@ -286,9 +286,14 @@ def sampling_threshold(
     if not np.isfinite(V).all():
         return math.inf
     largest = float(np.linalg.eigvalsh(V)[-1])
-    correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
+    correction = _correction(n, batch_size)
     ratio = step_size * n / (2.0 * batch_size * temperature) * largest * correction
     return ratio / friction if friction else ratio
+
+
+def _correction(n: float, batch_size: float) -> float:
+    """What drawing without replacement takes from the variance of a mean of rows."""
+    return max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
 
 
 def noise_variances(
@@ -336,8 +341,7 @@ def noise_variances(
     >>> gradient, round(injected, 5)
     (array([0.01, 0.01]), 0.00198)
     """
-    correction = max(n - batch_size, 0.0) / max(n - 1.0, 1.0)
-    gradient = step_size**2 * np.diag(covariance) / batch_size * correction
+    gradient = step_size**2 * np.diag(covariance) / batch_size * _correction(n, batch_size)
     return gradient, 2.0 * step_size * temperature / n
 
 

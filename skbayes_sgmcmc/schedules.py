@@ -13,7 +13,7 @@ import numpy as np
 from ._arrays import Array
 from ._exceptions import not_allowed
 from ._sklearn import BaseEstimator
-from ._validation import check_int, check_real
+from ._validation import check_int, check_real, check_unless
 
 __all__ = [
     "AtLeast",
@@ -434,5 +434,4 @@ class MixingDistance(BaseEstimator):
     def check(self, name: str) -> None:
         check_int(f"{name}.n_steps", self.n_steps)
         check_real(f"{name}.noise_ratio", self.noise_ratio, low=0.0)
-        if self.distance is not None:
-            check_real(f"{name}.distance", self.distance, low=0.0)
+        check_unless(None, check_real, f"{name}.distance", self.distance, low=0.0)

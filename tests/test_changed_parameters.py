@@ -13,17 +13,20 @@ import numpy as np
 import pytest
 from _cases import cases
 from sklearn.base import clone
+from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
     BayesianGLMRegressor,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
+    BayesianModuleRegressor,
     SparseBayesianRegressor,
     StudentT,
     TorchLikelihood,
     to_torch,
 )
+from skbayes_sgmcmc.priors import SpikeSlab
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -84,6 +87,30 @@ def own(outputs):
     import torch
 
     return torch.distributions.Normal(outputs[:, 0], 1.0)
+
+
+@cases(
+    "estimator, change, gone",
+    [
+        (SparseBayesianRegressor(), {"hidden_layer_sizes": 2}, {"coef_", "intercept_"}),
+        (
+            SparseBayesianRegressor(hidden_layer_sizes=2),
+            {"prior": SpikeSlab(layers=["weight_2"])},
+            {"inclusion_probability_"},
+        ),
+        (
+            BayesianModuleRegressor(nn.Linear(4, 1), prior="spike_slab"),
+            {"prior": "normal"},
+            {"sigma_", "delta_", "sparsity_", "n_effective_parameters_"},
+        ),
+    ],
+)
+def test_what_only_an_earlier_fit_has_is_gone(estimator, change, gone):
+    """Coefficients of a linear model remained after a fit with hidden units."""
+    estimator = clone(estimator).set_params(**TINY).fit(X, Y)
+    assert gone <= vars(estimator).keys()
+    estimator.set_params(**change).fit(X, Y)
+    assert not gone & vars(estimator).keys()
 
 
 def test_likelihoods_of_the_users_own_are_the_same_after_loading():

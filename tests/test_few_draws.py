@@ -43,7 +43,7 @@ def skewed(n=8000):
 def test_moments_are_those_of_all_draws(one_of):
     """To rounding, in units of the sds; so are averages of every quadratic function."""
     posterior = skewed()
-    few = few_for_all(posterior, ["a", "b"], one_of)
+    few = few_for_all(posterior, ("a", "b"), one_of)
     assert few.n_chains * few.n_draws == 8000 // one_of
     both = [np.column_stack([each.pooled("a"), each.pooled("b")]) for each in (posterior, few)]
     sd = both[0].std(axis=0)
@@ -54,12 +54,12 @@ def test_moments_are_those_of_all_draws(one_of):
 
 def test_draws_that_are_few_stay_as_they_are():
     """Fewer than 2,000, or fewer than eight for each number of a draw, or not finite."""
-    assert few_for_all(skewed(LEAST - 4), ["a", "b"], 4) is None
+    assert few_for_all(skewed(LEAST - 4), ("a", "b"), 4) is None
     wide = PosteriorSamples({"a": RNG.standard_normal((1, 4000, 501))})
-    assert few_for_all(wide, ["a"], 16) is None
+    assert few_for_all(wide, ("a",), 16) is None
     infinite = skewed()
     infinite.draws["b"][0, 0] = np.inf
-    assert few_for_all(infinite, ["a", "b"], 16) is None
+    assert few_for_all(infinite, ("a", "b"), 16) is None
 
 
 @pytest.mark.statistical

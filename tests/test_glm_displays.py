@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _cases import cases
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -14,6 +15,8 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPRegressor,
     LatentDirichletAllocation,
+    SparseBayesianClassifier,
+    SparseBayesianRegressor,
 )
 from skbayes_sgmcmc.inspection import (
     CoefficientDisplay,
@@ -58,6 +61,30 @@ def test_coefficients_are_those_of_the_summary(fitted):
         assert display.ax_.get_xscale() == ("log" if exponentiate else "linear")
         shown = [text.get_text() for text in display.ax_.get_yticklabels()]
         assert shown == display.names.tolist()
+
+
+@cases(
+    "estimator, target, first",
+    [
+        (SparseBayesianRegressor, lambda y: y, "a"),
+        (SparseBayesianRegressor, lambda y: np.column_stack([y, y]), "output 0: a"),
+        (SparseBayesianClassifier, lambda y: y > 2, "a"),
+        (SparseBayesianClassifier, lambda y: np.minimum(y, 2), "class 0: a"),
+    ],
+)
+def test_coefficients_of_sparse_linear_models_are_shown(data, estimator, target, first):
+    """In the units of the data, as coef_: their draws are weights of standardised features."""
+    X, y = data
+    fitted = estimator(**TINY).fit(X * [1.0, 10.0, 1.0], target(y))
+    for each in (fitted, fitted.compress()):
+        display = CoefficientDisplay.from_estimator(each, exponentiate=False)
+        np.testing.assert_allclose(display.middle, fitted.coef_.ravel(), rtol=1e-6)
+        assert display.names[0] == first and len(display.names) == fitted.coef_.size
+    ratios = CoefficientDisplay.from_estimator(fitted, exponentiate=True)
+    assert ratios.ax_.get_xlabel() == "ratio"
+    network = estimator(hidden_layer_sizes=2, **TINY).fit(X, target(y))
+    with pytest.raises(ValueError, match="parameters='coef' is not allowed"):
+        CoefficientDisplay.from_estimator(network)
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -167,9 +167,11 @@ def test_a_mixing_distance_without_a_draw_says_what_to_give(burn_in, distance, e
         clf.set_params(thinning=MixingDistance(n_steps=100, distance=distance)).fit(X, LABELS)
 
 
-def test_a_stream_takes_its_pass_whatever_the_budget():
+def test_a_stream_takes_its_pass_whatever_the_lengths():
     """As the docstring says: one minibatch of the 60 rows, 20 rows each, is three steps."""
     clf = BayesianMLPClassifier(hidden_layer_sizes=3, batch_size=20, max_steps=2, random_state=0)
+    assert clf.partial_fit(X, LABELS).n_steps_ == 3
+    clf.set_params(burn_in=50, thinning=7, max_steps=None)
     assert clf.partial_fit(X, LABELS).n_steps_ == 3
 
 

@@ -25,6 +25,7 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc.models import DensityModel
+from skbayes_sgmcmc.samplers import MCLMC, PSGLD, SGNHT
 from skbayes_sgmcmc.schedules import Exponential, MultiStep
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -260,8 +261,37 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
 )
 def test_values_beyond_their_range_are_refused_by_name(kind, parameter, value, message):
     estimator = kind(**(RUN | {"step_size": 1e-3} | {parameter: value}))
-    with pytest.raises(ValueError, match=rf"^{parameter}=.* is not allowed: .*{message}"):
+    with pytest.raises(ValueError, match=rf"^{parameter}.* is not allowed: .*{message}"):
         estimator.fit(*data(kind.__name__))
+
+
+@cases(
+    "parameter, value, message",
+    [
+        ("step_size", "fast", "'auto' or a number"),
+        ("batch_size", "all", "'auto' or a whole number"),
+        ("n_draws", "many", "'auto' or a whole number"),
+        ("burn_in", -1, "'auto' or a whole number"),
+        ("thinning", "fast", "'auto' or a whole number"),
+        ("max_steps", "auto", "None or a whole number"),
+        ("total_samples", "auto", "None or a number"),
+        ("hidden_layer_sizes", "fast", "'auto' or a whole number"),
+        ("sampler", MCLMC(length="fast"), "'auto' or a number"),
+        ("sampler", SGNHT(mass=[1.0, 2.0]), "'auto' or a number"),
+        ("sampler", PSGLD(cap="auto"), "None or a number"),
+    ],
+)
+def test_words_that_are_allowed_are_named(parameter, value, message):
+    """Only numbers were, or only after "auto" was compared with an array."""
+    clf = BayesianMLPClassifier(**{"hidden_layer_sizes": 5} | RUN | {parameter: value})
+    with pytest.raises(ValueError, match=rf"^{parameter}.* is not allowed: give {message}"):
+        clf.fit(X, LABELS)
+
+
+def test_parts_of_values_name_no_word_of_the_whole():
+    clf = BayesianMLPClassifier(step_size=Exponential(-1.0, rate=0.9), **RUN)
+    with pytest.raises(ValueError, match=r"^step_size\.first=-1\.0 is not allowed: give a number"):
+        clf.fit(X, LABELS)
 
 
 @pytest.mark.parametrize("value", [1e-300, 1e300])

@@ -158,6 +158,14 @@ def test_shared_parameters_have_one_wording(parameter):
     assert all(texts.values())
 
 
+@cases("name", sorted(ESTIMATORS))
+def test_docstrings_say_which_lengths_a_stream_ignores(name):
+    """Only max_steps was said to be ignored."""
+    found = descriptions(ESTIMATORS[name])
+    assert "ignores ``burn_in``, ``thinning`` and ``max_steps``" in found["max_steps"]
+    assert all("in ``fit``" in first_sentence(found[each]) for each in ("burn_in", "thinning"))
+
+
 # objects that group parameters --------------------------------------------------------------------
 
 

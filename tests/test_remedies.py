@@ -8,7 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skbayes_sgmcmc import BayesianGLMRegressor, BayesianICA, SamplingError, SamplingWarning
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianICA,
+    LatentDirichletAllocation,
+    SamplingError,
+    SamplingWarning,
+)
 from skbayes_sgmcmc.estimators._sense import check_run
 
 
@@ -32,6 +38,23 @@ def test_what_is_advised_for_targets_without_noise_is_allowed(likelihood):
         assert any(advised in text for text in found)
     reg.set_params(likelihood=likelihood if plain else "normal", noise=0.1)
     assert not messages(lambda: reg.fit(X, y))
+
+
+def test_what_is_advised_for_topics_helps():
+    """Not another sampler, which Gibbs sampling ignores: 5 topics of 50 words, 100 documents."""
+    rng = np.random.default_rng(0)
+    topics, theta = rng.dirichlet(np.full(50, 0.1), 5), rng.dirichlet(np.full(5, 0.2), 100)
+    X = np.stack([rng.multinomial(50, each @ topics) for each in theta])
+    run = {"n_chains": 4, "n_draws": 20, "burn_in": 50, "thinning": 1, "random_state": 0}
+    normal = {"parametrization": "expanded_natural", "prior": "normal"}
+    lda = LatentDirichletAllocation(5, **run)
+    (text,) = messages(lambda: lda.fit(X))
+    assert "Give more draws, a larger thinning, or algorithm='gibbs'." in text
+    assert not messages(lambda: lda.set_params(algorithm="gibbs").fit(X))
+    (text,) = messages(lambda: lda.set_params(burn_in=2).fit(X))
+    assert "Give more draws, a larger thinning, or a longer burn_in." in text
+    text, *_ = messages(lambda: lda.set_params(algorithm="sgmcmc", **normal).fit(X))
+    assert "gibbs" not in text  # which takes no such prior
 
 
 def test_no_larger_minibatch_is_advised_where_steps_take_all_rows():

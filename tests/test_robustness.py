@@ -48,14 +48,20 @@ def data():
 @cases(
     "parameters, message",
     [
-        ({"batch_size": 0}, r"batch_size=0 is not allowed: give a whole number, at least 1"),
+        (
+            {"batch_size": 0},
+            r"batch_size=0 is not allowed: give .auto. or a whole number, at least 1",
+        ),
         ({"batch_size": 2.5}, "batch_size=2.5"),
         ({"n_chains": 0}, "n_chains=0"),
         ({"n_chains": True}, "n_chains=True"),
         ({"n_draws": -1}, "n_draws=-1"),
         ({"burn_in": -1}, "burn_in=-1"),
         ({"thinning": 0}, "thinning=0"),
-        ({"step_size": 0.0}, r"step_size=0.0 is not allowed: give a number in \(0, inf\)"),
+        (
+            {"step_size": 0.0},
+            r"step_size=0.0 is not allowed: give .auto. or a number in \(0, inf\)",
+        ),
         ({"step_size": float("nan")}, "step_size=nan"),
         ({"step_size": "0.1"}, "step_size='0.1'"),
         ({"step_size": Polynomial(first=1.0)}, r"step_size=Polynomial\(first=1.0, last=None"),

@@ -13,6 +13,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianOrdinalClassifier,
     MixingDistance,
+    SamplingError,
     sample,
 )
 from skbayes_sgmcmc.schedules import (
@@ -209,6 +210,13 @@ def test_engine_keeps_no_draw_while_a_cycle_explores():
     _, theta = travel(schedule, burn_in=0, n_draws=60)
     sampling = ~schedule.exploring(np.arange(60), 60)
     np.testing.assert_allclose(theta, np.cumsum(values(schedule, 60))[sampling], rtol=1e-12)
+
+
+def test_a_run_that_only_explores_says_so():
+    """It spoke of the sampling threshold of thinning=1, and of a noise_ratio to give."""
+    schedule = Cyclical(0.5, n_cycles=1, exploration=0.9)
+    with pytest.raises(SamplingError, match=r"step_size=Cyclical\(.* explores at every step"):
+        travel(schedule, burn_in=0, n_draws=2)
 
 
 def test_mixing_distance_collects_by_the_sum_of_step_sizes():

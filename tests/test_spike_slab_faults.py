@@ -43,6 +43,8 @@ GIBBS = SpikeSlab(adaptation="gibbs")
         ({"prior": SpikeSlab(sigma=0.0)}, "prior.sigma=0.0"),
         ({"prior": SpikeSlab(inclusion=1.0)}, "prior.inclusion=1.0"),
         ({"prior": SpikeSlab(inclusion_prior=(1.0, 0.0))}, r"prior.inclusion_prior\[1\]=0.0"),
+        # its draws were infinite
+        ({"prior": SpikeSlab(inclusion_prior=(1.0, 1e-300))}, r"prior.inclusion_prior\[1\]=1e-300"),
         ({"prior": SpikeSlab(sigma_prior=3.0)}, "prior.sigma_prior=3.0"),
         ({"prior": "normal"}, "prior='normal'"),
         ({"prior": SpikeSlab(adaptation="vb")}, "prior.adaptation='vb'"),

@@ -20,7 +20,7 @@ from .._conversion import ITS_ROWS
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .fields import Field
-from .layout import Layout, as_array, is_several
+from .layout import Layout, as_array, is_several, one_row
 
 #: names of the target in an item that is a mapping, and of a column or attribute with all targets
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -233,9 +233,7 @@ def layout_of_items(dataset: Any) -> Layout:
     length(dataset)
     x, _ = split_item(dataset[0])
     if is_several(x) or isinstance(x, Mapping):
-        pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
-        one = {key: np.asarray(as_array(value))[None] for key, value in pairs}
-        return Layout.of(one if isinstance(x, Mapping) else tuple(one.values()))
+        return Layout.of(one_row(x))
     return Layout.of(np.asarray(as_array(x))[None])
 
 

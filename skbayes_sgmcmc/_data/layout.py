@@ -132,9 +132,7 @@ class Layout:
     def row(self, x: Any) -> Array:
         """One row, given as the arguments of the module or as a single array, in float32."""
         if self.several:
-            pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
-            one: Any = {key: np.asarray(as_array(value))[None] for key, value in pairs}
-            return self.flat(one)[0].astype(np.float32)
+            return self.flat(one_row(x))[0].astype(np.float32)
         field, x = self.fields[0], as_array(x)
         if isinstance(x, np.ndarray) and x.shape == field.shape and field.kind == "float":
             return x.astype(np.float32, copy=False).reshape(-1)  # the usual case, made fast
@@ -183,6 +181,11 @@ def is_several(X: Any) -> bool:
 def _items(X: Any) -> Sequence[tuple[str | int, Any]]:
     pairs = X.items() if isinstance(X, Mapping) else enumerate(X)
     return [(key, as_array(values)) for key, values in pairs]
+
+
+def one_row(x: Any) -> dict[str | int, Array]:
+    """The arrays of a row that is a mapping or a sequence of them, each with an axis of one row."""
+    return {key: np.asarray(values)[None] for key, values in _items(x)}
 
 
 def as_array(values: Any) -> Any:

@@ -91,9 +91,7 @@ def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
         return (found / total).astype(X.dtype)
 
     center = mean(lambda x: x)
-    variance = mean(lambda x: np.square(x - center))
-    constant = variance <= (ROUNDING * np.finfo(X.dtype).eps * np.abs(center)) ** 2
-    sd = np.where(constant, 0.0, np.sqrt(variance))
+    sd = _sd(mean(lambda x: np.square(x - center)), center)
     return (center, sd) if unit is None else (np.ldexp(center, unit), np.ldexp(sd, unit))
 
 
@@ -145,12 +143,16 @@ def _unit(X: Array, axis: Any) -> Any:
 
 
 def _moments(X: Array, weight: Array | None, axis: Any) -> tuple[Array, Array]:
-    """Means and standard deviations; 0 for constants, whatever rounding leaves."""
+    """Means and standard deviations."""
     center = _mean(X, weight, axis).astype(X.dtype)
     away = X - center
-    variance = _mean(np.square(away, out=away), weight, axis).astype(X.dtype)
-    constant = variance <= (ROUNDING * np.finfo(X.dtype).eps * np.abs(center)) ** 2
-    return center, np.where(constant, 0.0, np.sqrt(variance))
+    return center, _sd(_mean(np.square(away, out=away), weight, axis).astype(X.dtype), center)
+
+
+def _sd(variance: Array, center: Array) -> Array:
+    """Standard deviations; 0 for constants, whatever rounding leaves."""
+    constant = variance <= (ROUNDING * np.finfo(center.dtype).eps * np.abs(center)) ** 2
+    return np.where(constant, 0.0, np.sqrt(variance))
 
 
 def _mean(X: Array, weight: Array | None, axis: Any) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any, TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -13,6 +15,9 @@ from .._exceptions import explained, explained_errors
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_random_state
 from .storage import decode
+
+Args = TypeVarTuple("Args")
+Found = TypeVar("Found")
 
 
 def names_of(block: str, shape: tuple[int, ...]) -> list[str]:
@@ -201,6 +206,22 @@ def quantiles(values: Array, q: Any, weights: Array | None) -> Array:
         return np.quantile(values, q, axis=0)
     each = np.broadcast_to(weights.reshape(-1, *[1] * (values.ndim - 1)), values.shape)
     return np.quantile(values, q, axis=0, weights=each, method="inverted_cdf")
+
+
+def kept_with_posterior(
+    function: Callable[[PosteriorSamples, *Args], Found],
+) -> Callable[[PosteriorSamples, *Args], Found]:
+    """Keep what a function of a posterior returns as long as the posterior is, not in its files."""
+    kept: WeakKeyDictionary[PosteriorSamples, dict[Any, Found]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def known(posterior: PosteriorSamples, *args: *Args) -> Found:
+        found = kept.setdefault(posterior, {})
+        if args not in found:
+            found[args] = function(posterior, *args)
+        return found[args]
+
+    return known
 
 
 def _embedded(held: Any) -> Any:

@@ -18,7 +18,6 @@ from .._draws.storage import decode, encode
 from .._limits import LIMITS
 from .._metric import State
 from ..samplers._protocol import Sampler, Step
-from ..schedules import MixingDistance
 from .accelerators import Engine
 from .denormals import flushed_denormals
 from .lengths import Plan
@@ -342,19 +341,19 @@ class Chains:
 
     def _collect(self, steps: Array, etas: Array, exploring: Array) -> Array:
         """Mask of the steps after which a draw is kept."""
-        thinning, burn_in = self.plan.thinning, self.plan.burn_in
-        if not isinstance(thinning, MixingDistance):
+        rule, burn_in = self.plan.by_distance, self.plan.burn_in
+        if rule is None:
             done = steps + 1 - burn_in
-            return np.asarray((done > 0) & (done % thinning == 0) & ~exploring)
+            return np.asarray((done > 0) & (done % self.plan.every == 0) & ~exploring)
         cursor, keep = self.cursor, np.zeros(len(steps), dtype=bool)
         sampling = np.flatnonzero(~exploring)
         if cursor.distance is None and steps[-1] >= burn_in and len(sampling):
-            if thinning.distance is not None:
-                cursor.distance = thinning.distance
+            if rule.distance is not None:
+                cursor.distance = rule.distance
             elif self.alpha is not None:
                 state = {name: tensor[:1] for name, tensor in self.model_state.items()}
                 theta, eta = self.target.to_theta(self.phi[:1]), float(etas[sampling[0]])
-                if self.alpha(theta, state, eta) < thinning.noise_ratio:
+                if self.alpha(theta, state, eta) < rule.noise_ratio:
                     cursor.distance = eta
         if cursor.distance is None:
             return keep

@@ -9,7 +9,7 @@ from .._validation import BOUNDS, check_choice, is_auto
 from ..models._protocol import Model
 from ..models._tuning import Request, preconditions
 from ..samplers import Sampler
-from ..schedules import MixingDistance, Schedule
+from ..schedules import Schedule
 from .lengths import Plan
 from .settings import STARTS
 from .target import GRADIENTS
@@ -146,7 +146,7 @@ def check_plan(plan: Plan, sampler: Sampler, *, step_known: bool) -> None:
             f"burn_in={plan.burn_in!r}: that takes {plan.n_steps:.3g} steps, more than "
             f"{BOUNDS.steps:.0e}; give smaller numbers, or scale the features."
         )
-    if isinstance(plan.thinning, MixingDistance) and plan.burn_in >= plan.n_steps:
+    if plan.burn_in >= plan.n_steps:
         raise not_allowed(
             f"burn_in={plan.burn_in!r} is not allowed with thinning={plan.thinning!r}, whose "
             f"n_steps={plan.n_steps} are the steps of the whole run, so that none is left for "

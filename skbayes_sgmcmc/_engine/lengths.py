@@ -39,16 +39,26 @@ class Lengths:
         automatic = [name for name in LENGTHS if is_auto(getattr(settings, name))]
         given = {name: getattr(settings, name) for name in LENGTHS if name not in automatic}
         found = replace(self, **given)
-        if isinstance(found.thinning, MixingDistance) and "burn_in" in automatic:
+        if found.by_distance is not None and "burn_in" in automatic:
             # a part of the steps that are given
             found = replace(found, burn_in=min(found.burn_in, found.n_steps // 2))
         return found.within(settings.max_steps, automatic)
 
     @property
+    def by_distance(self) -> MixingDistance | None:
+        """What decides which steps give draws; None if it is ``every`` so many."""
+        return self.thinning if isinstance(self.thinning, MixingDistance) else None
+
+    @property
+    def every(self) -> int:
+        assert not isinstance(self.thinning, MixingDistance)
+        return self.thinning
+
+    @property
     def n_steps(self) -> int:
-        if isinstance(self.thinning, MixingDistance):
-            return self.thinning.n_steps
-        return self.burn_in + self.n_draws * self.thinning
+        if self.by_distance is not None:
+            return self.by_distance.n_steps
+        return self.burn_in + self.n_draws * self.every
 
     def within(self, max_steps: int | None, automatic: Collection[str]) -> Lengths:
         """These lengths, or shorter ones of at most ``max_steps`` steps.
@@ -63,13 +73,15 @@ class Lengths:
         """
         if max_steps is None or self.n_steps <= max_steps:
             return self
-        self._check(max_steps, automatic)
-        assert not isinstance(self.thinning, MixingDistance)
-        burn_in, n_draws, thinning = self.burn_in, self.n_draws, self.thinning
+        shortest = {"burn_in": min(1, self.burn_in), "n_draws": 1, "thinning": 1}
+        least = replace(self, **{name: shortest[name] for name in automatic})
+        if least.n_steps > max_steps:
+            raise self._too_long(max_steps, least.n_steps, automatic)
+        burn_in, n_draws, thinning = self.burn_in, self.n_draws, self.every
         if "burn_in" in automatic:
             # rounded up, because a sampler may need a burn-in, however short
             shorter = math.ceil(burn_in * max_steps / self.n_steps)
-            burn_in = min(shorter, max_steps - self._least_of_draws(automatic))
+            burn_in = min(shorter, max_steps - least.n_draws * least.every)
         room = max_steps - burn_in
         if "thinning" in automatic:
             thinning = max(1, room // n_draws)
@@ -79,27 +91,15 @@ class Lengths:
             burn_in = min(self.burn_in, max_steps - n_draws * thinning)
         return replace(self, burn_in=burn_in, n_draws=n_draws, thinning=thinning)
 
-    def _least_of_draws(self, automatic: Collection[str]) -> int:
-        """Fewest steps that the draws can take."""
-        if isinstance(self.thinning, MixingDistance):
-            return self.thinning.n_steps
-        n_draws = 1 if "n_draws" in automatic else self.n_draws
-        return n_draws * (1 if "thinning" in automatic else self.thinning)
-
-    def _check(self, max_steps: int, automatic: Collection[str]) -> None:
-        """Refuse lengths that were given and do not fit."""
-        least = self._least_of_draws(automatic)
-        if not isinstance(self.thinning, MixingDistance):
-            least += min(1, self.burn_in) if "burn_in" in automatic else self.burn_in
-        if least <= max_steps:
-            return
+    def _too_long(self, max_steps: int, least: int, automatic: Collection[str]) -> ValueError:
+        """The error of lengths that were given and do not fit."""
         given = [f"{n}={getattr(self, n)!r}" for n in LENGTHS if n not in automatic]
         if not given:
-            raise not_allowed(
+            return not_allowed(
                 f"max_steps={max_steps} is not allowed here, because a burn-in and a draw take "
                 f"{least} steps: give max_steps={least} or more."
             )
-        raise not_allowed(
+        return not_allowed(
             f"max_steps={max_steps} is not allowed with {', '.join(given)}, because that takes at "
             f"least {least} steps: give max_steps={least} or more, or fewer steps by "
             f"{' and '.join(n for n in LENGTHS if n not in automatic)}."
@@ -116,14 +116,11 @@ def start_rows(max_steps: int | None, batch_size: int) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Lengths):
     """Plan of a run: the number of steps, their step sizes, and which of them give draws."""
 
     step_size: Schedule
     temperature: Schedule
-    n_draws: int
-    burn_in: int
-    thinning: int | MixingDistance
     #: number of first steps, taken at temperature 0, while every chain finds a mode
     descent: int = 0
     #: most gradients of rows that an optimiser takes for a chain before these steps; None: as many
@@ -146,12 +143,6 @@ class Plan:
     most_steps: int = 0
 
     @property
-    def n_steps(self) -> int:
-        if isinstance(self.thinning, MixingDistance):
-            return self.thinning.n_steps
-        return self.burn_in + self.n_draws * self.thinning
-
-    @property
     def end(self) -> int:
         """The most steps of the whole run."""
         return self.most_steps or self.n_steps
@@ -162,9 +153,9 @@ class Plan:
         A run that ends early does so after one of them. The last part ends where the plan does, and
         its draws come from the second half of the run, as those of the plan.
         """
-        if not self.ends_early or isinstance(self.thinning, MixingDistance):
+        if not self.ends_early:
             return [self]
-        n = int(math.log2(min(max(self.n_steps / SHORTEST_RUN, 1.0), self.thinning)))
+        n = int(math.log2(min(max(self.n_steps / SHORTEST_RUN, 1.0), self.every)))
         burn_in = self.burn_in >> n
         found = [self._part(burn_in, self.n_steps >> n, 0)]
         for _ in range(n):
@@ -206,4 +197,4 @@ class Plan:
     @property
     def weighted(self) -> bool:
         """Whether draws are weighted by their step sizes."""
-        return self.step_size.weights_draws and not isinstance(self.thinning, MixingDistance)
+        return self.step_size.weights_draws and self.by_distance is None

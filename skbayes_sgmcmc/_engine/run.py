@@ -13,7 +13,6 @@ from joblib import Parallel, delayed
 from .._arrays import Array
 from .._exceptions import SamplingError, listed, more, warn
 from ..models._threads import few_threads
-from ..schedules import MixingDistance
 from .accelerators import choose, offers
 from .combinations import check_plan
 from .data_parallel import Grid, check_ranks, check_same_run, grid_of_run
@@ -261,12 +260,17 @@ def _warn_of_doubts(results: list[Result], job: Job, doubtful: bool) -> None:
 
 def _no_draw_report(plan: Plan) -> str:
     """A message that says why no draw was kept, and what to change."""
-    why = "was not reached; give a smaller step_size, more steps or a larger noise_ratio."
-    what = "the sampling threshold"
-    if isinstance(plan.thinning, MixingDistance) and plan.thinning.distance is not None:
-        what = "the distance"
+    rule = plan.by_distance
+    if rule is None:
+        what = f"step_size={plan.step_size!r}"
+        why = "explores at every step that would give one; give less exploration, or more steps."
+    elif rule.distance is None:
+        what = f"the sampling threshold of thinning={rule!r}"
+        why = "was not reached; give a smaller step_size, more steps or a larger noise_ratio."
+    else:
+        what = f"the distance of thinning={rule!r}"
         why = "is more than all step sizes after the burn-in; give a smaller one, or more steps."
-    return f"no draw was kept in {plan.end} steps: {what} of thinning={plan.thinning!r} {why}"
+    return f"no draw was kept in {plan.end} steps: {what} {why}"
 
 
 def _divergence_report(diverged: dict[int, int], job: Job, step_size: float) -> str:

@@ -23,6 +23,7 @@ from .._validation import (
     check_positions,
     check_random_state,
     check_real,
+    check_unless,
     is_auto,
     is_whole,
 )
@@ -88,8 +89,7 @@ class Settings:
             )
         if not is_auto(self.sampler):
             resolve(self.sampler, self.integrator, listed=samplers)
-        if not is_auto(self.step_size):
-            as_schedule("step_size", self.step_size)
+        check_unless("auto", as_schedule, "step_size", self.step_size)
         as_schedule("temperature", self.temperature)
         for name in ("step_size", "temperature"):
             value = getattr(self, name)
@@ -101,16 +101,13 @@ class Settings:
             ("n_draws", 1, BOUNDS.steps),
             ("burn_in", 0, BOUNDS.steps),
         ):
-            value = getattr(self, name)
-            if not is_auto(value):
-                check_int(name, value, low=low, high=high)
+            check_unless("auto", check_int, name, getattr(self, name), low=low, high=high)
         if isinstance(self.thinning, MixingDistance):
             self.thinning.check("thinning")
-        elif not is_auto(self.thinning):
-            check_int("thinning", self.thinning, high=BOUNDS.steps)
+        else:
+            check_unless("auto", check_int, "thinning", self.thinning, high=BOUNDS.steps)
         check_real("validation_fraction", self.validation_fraction, low=0.0, high=1.0)
-        if self.max_steps is not None:
-            check_int("max_steps", self.max_steps, high=BOUNDS.steps)
+        check_unless(None, check_int, "max_steps", self.max_steps, high=BOUNDS.steps)
         check_int("n_chains", self.n_chains, high=BOUNDS.count)
         if not isinstance(self.init, str):
             listed = ", ".join(repr(start) for start in starts)

@@ -20,11 +20,11 @@ from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
 from .._searches import search_file
 from .._sklearn import BaseEstimator
-from .._validation import check_int
+from .._validation import check_int, check_unless
 from . import _reading as reading
 from ._columns import Columns, check_columns_stay
 from ._encoding import PLAIN, Encoding
-from ._fitting import Task, all_or_nothing, extremes_named
+from ._fitting import Task, all_or_nothing, extremes_named, renew_attributes
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, joined, labels_of
@@ -366,7 +366,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self._mixing = None
         self._stream_rows = None if call is None else call.seen
         with np.errstate(all="ignore"):  # what is not finite is an error
-            self._set_attributes()
+            renew_attributes(self)
             self._check_finite(new.x)
         progress.close()
 
@@ -427,8 +427,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         dict of str to array of shape ``(n_samples, *shape)``
         """
         reading.check_fitted(self)
-        if n_samples is not None:
-            check_int("n_samples", n_samples)
+        check_unless(None, check_int, "n_samples", n_samples)
         chosen = self.posterior_.chosen(n_samples, random_state)
         found: dict[str, Array] = {}
         for posterior in (self.posterior_, self._in_units()):
@@ -457,6 +456,14 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     def _in_units(self) -> PosteriorSamples:
         """The draws in the units in which summaries show them."""
         return self.posterior_
+
+    def _with_coef(self) -> PosteriorSamples:
+        """The draws, among which are those of the coefficients, "coef", if the model is linear."""
+        return self.posterior_
+
+    def _ratio_title(self) -> str:
+        """What the exponentials of coefficients are."""
+        return "ratio"
 
     def _labels(self) -> dict[str, list[str]]:
         """Names of the flattened coordinates of each block of draws."""
@@ -487,8 +494,8 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Predictions as a torch module that averages ``n_draws`` of the pooled draws."""
         reading.check_fitted(self)
         self._encoding.check_plain("an export")
-        if n_draws is not None:
-            check_int("n_draws", n_draws, high=self.n_chains_ * self.n_draws_)
+        most = self.n_chains_ * self.n_draws_
+        check_unless(None, check_int, "n_draws", n_draws, high=most)
         return self._ensemble(*self.posterior_.spaced(n_draws))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

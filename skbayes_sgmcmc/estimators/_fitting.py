@@ -115,6 +115,16 @@ def _alone(estimator: Any) -> Iterator[None]:
         del _taken[id(estimator)]
 
 
+def renew_attributes(estimator: Any) -> None:
+    """Set the attributes that summarise ``posterior_``; those of an earlier fit are gone."""
+    attributes = vars(estimator)
+    for name in attributes.pop("_summaries", ()):
+        attributes.pop(name, None)
+    others = set(attributes)
+    estimator._set_attributes()
+    estimator._summaries = tuple(sorted(attributes.keys() - others))
+
+
 def _take_over(estimator: Any, before: dict[str, Any], fitted: dict[str, Any]) -> None:
     """Give an estimator what its fitted copy has changed; parameters set meanwhile stay."""
     new = {k: v for k, v in fitted.items() if k not in before or before[k] is not v}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -255,10 +255,6 @@ class LinearEstimator(SGMCMCEstimator):
         """Blocks of draws that are logarithms of ratios, of odds or rates."""
         return ["coef", "intercept"]
 
-    def _ratio_title(self) -> str:
-        """What the exponentials of coefficients are."""
-        return "ratio"
-
     # names of draws -------------------------------------------------------------------------------
 
     def _must_mix(self, task: Task) -> MustMix:
@@ -275,7 +271,7 @@ class LinearEstimator(SGMCMCEstimator):
         names = self._scale_parts()[1]
         return {"scale": {"feature" if self._encoding.plain else "column": names}}
 
-    def _with_few(self, names: Sequence[str], one_of: int) -> Self | None:
+    def _with_few(self, names: tuple[str, ...], one_of: int) -> Self | None:
         """With one of so many draws, which stand for all; None if that saves little."""
         from ..models.few_draws import few_for_all
 

@@ -423,17 +423,3 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
         targets = [""] if n == 1 else [f"output {j} in " for j in range(n)]
         noise = [f"the noise of {name}" for name in targets] if choice.heteroscedastic else []
         return [*targets, *noise]
-
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        from ..models.networks.ensemble import MeanAndDeviation
-
-        likelihood = self._likelihood()
-        return MeanAndDeviation(
-            *self._export_parts(chosen),
-            likelihood,
-            likelihood.own_draws(self.posterior_, chosen),
-            weights,
-            center=self._y_center,
-            scale=self._y_scale,
-            squeeze=not self._y_shape,
-        )

@@ -11,7 +11,14 @@ from functools import partial
 from typing import Any
 
 from .._exceptions import not_allowed
-from .._validation import check_choice, check_int, check_real, check_scale, check_sizes
+from .._validation import (
+    check_choice,
+    check_int,
+    check_real,
+    check_scale,
+    check_sizes,
+    check_unless,
+)
 from ._encoding import check_categorical_features
 
 Check = Callable[[str, Any], Any]
@@ -24,12 +31,7 @@ def choice(*allowed: Any) -> Check:
 
 def unless(word: str | None, check: Check) -> Check:
     """A check of all values but one."""
-
-    def checked(name: str, value: Any) -> None:
-        if not (value is None if word is None else isinstance(value, str) and value == word):
-            check(name, value)
-
-    return checked
+    return partial(check_unless, word, check)
 
 
 def _check_activation(name: str, value: Any) -> None:
@@ -40,7 +42,7 @@ def _check_activation(name: str, value: Any) -> None:
 
 def _check_callable(name: str, value: Any) -> None:
     if not callable(value):
-        raise not_allowed(f"{name}={value!r} is not allowed: give None or a callable.")
+        raise not_allowed(f"{name}={value!r} is not allowed: give a callable.")
 
 
 def _check_module(name: str, value: Any) -> None:

@@ -50,8 +50,6 @@ class Perceptron(NetworkEstimator):
         learned = self._learned_scale()
         if learned is not None and learned.inputs:
             self.relevance_ = self._relevance().mean("relevance")
-        elif self._own_inputs():  # of an earlier fit
-            del self.relevance_
 
     def _relevance(self) -> PosteriorSamples:
         """Draws of the inputs' scales, divided by their sum, as "relevance"."""

@@ -23,6 +23,7 @@ from .._validation import (
     check_predictions,
     check_random_state,
     check_real,
+    check_unless,
     is_real,
 )
 from ._base import SGMCMCEstimator
@@ -32,6 +33,8 @@ from ._sense import check_regression
 from ._tables import validate_numbers, weighted
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from .._engine.settings import Settings
     from ..models.likelihoods import Likelihood
     from ..models.predictive import Predictive
@@ -354,8 +357,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """
 
         def means(mixture: Mixture, X: Any) -> Array:
-            if n_draws is not None:
-                check_int("n_draws", n_draws)
+            check_unless(None, check_int, "n_draws", n_draws)
             chosen = self.posterior_.chosen(n_draws, random_state)
             return np.concatenate(list(mixture.means(chosen, X)), axis=1)
 
@@ -451,6 +453,19 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
         return self._figure(X, lambda mixture, X: mixture.sample_of(chosen, X, rng))
+
+    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
+        from ..models.networks.ensemble import MeanAndDeviation
+
+        likelihood, (inputs, outputs) = self._likelihood(), self._export_parts(chosen)
+        own = likelihood.own_draws(self.posterior_, chosen)
+        units: Any = {"center": self._y_center, "scale": self._y_scale}
+        units["squeeze"] = not self._y_shape
+        return MeanAndDeviation(inputs, outputs, likelihood, own, weights, **units)
+
+    def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
+        """Modules for the inputs and the outputs of some pooled draws, as parts of ensembles."""
+        raise NotImplementedError
 
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         X = self._validate_x(X)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
+from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
 from .._sklearn import SelectorMixin
@@ -59,8 +60,11 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         super()._set_attributes()
         if "weight_1" in self._sparse_blocks:
             self.inclusion_probability_ = self._inclusion()
-        if len(self._sizes(1)) == 2:
+        if self._is_linear():
             self._set_coefficients()
+
+    def _is_linear(self) -> bool:
+        return len(self._sizes(1)) == 2
 
     def _inclusion(self) -> Array:
         """Posterior mean of the largest rho among the weights of each column in the first layer.
@@ -112,10 +116,30 @@ class SparsePerceptron(SelectorMixin, Perceptron):
         """Set ``coef_`` and ``intercept_`` of a linear model, in the units of X and y."""
         posterior = self.posterior_
         y_scale, y_center = self._target_units()
-        coef = posterior.mean("weight_1") / np.reshape(self._x_scale, (-1, 1)) * y_scale
+        coef = self._in_units_of_data(posterior.mean("weight_1"))
         moved = np.broadcast_to(self._x_center, (len(coef),)) @ coef
         self.coef_ = coef.T
         self.intercept_ = posterior.mean("bias_1") * y_scale + y_center - moved
+
+    def _in_units_of_data(self, weight: Array) -> Array:
+        """Coefficients (..., features, outputs) from weights of standardised features."""
+        return np.asarray(weight / np.reshape(self._x_scale, (-1, 1)) * self._target_units()[0])
+
+    def _with_coef(self) -> PosteriorSamples:
+        posterior = super()._with_coef()
+        if not self._is_linear():
+            return posterior
+        coef = self._in_units_of_data(posterior["weight_1"]).swapaxes(2, 3)
+        return PosteriorSamples({**posterior.draws, "coef": coef}, posterior.weights)
+
+    def _labels(self) -> dict[str, list[str]]:
+        if not self._is_linear():
+            return super()._labels()
+        outputs, features = self._output_labels(), self._columns.feature_labels
+        if self.posterior_.shapes["weight_1"][1] == 1:
+            return super()._labels() | {"coef": features}
+        names = [f"{of.removesuffix(' in ')}: {name}" for of in outputs for name in features]
+        return super()._labels() | {"coef": names}
 
     def _target_units(self) -> tuple[Any, Any]:
         """Scale and centre of the quantities that the network's outputs predict."""

@@ -31,16 +31,16 @@ from ._columns import with_codes, with_numbers
 DTYPES = (np.float64, np.float32)
 
 
-def validate_x(estimator: Any, X: Any, *, reset: bool = False) -> Any:
+def validate_x(estimator: Any, X: Any) -> Any:
     """X as an array, a CSR matrix or stored rows, with the columns of the fit."""
-    rows, known = _rows(estimator, X, reset=reset)
+    rows, known = _rows(estimator, X, reset=False)
     if isinstance(rows, StoredRows):
-        _check_columns(estimator, rows, known, reset=reset)
+        _check_columns(estimator, rows, known, reset=False)
         return rows
     accepted: dict[str, Any] = {"accept_sparse": estimator._sparse(), "dtype": DTYPES}
     if known:
         return _summed(check_array(rows, **accepted))
-    return _summed(validate_data(estimator, rows, reset=reset, **accepted))
+    return _summed(validate_data(estimator, rows, reset=False, **accepted))
 
 
 def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:

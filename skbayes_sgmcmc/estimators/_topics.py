@@ -30,7 +30,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
-from ._parameters import Check, choice
+from ._parameters import Check, choice, unless
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 WHOLE = 1e-6
 #: number of draws that predictions average
 PREDICTION_DRAWS = 20
-
-
-def _check_no_distance(name: str, value: Any) -> None:
-    """Topics have no distances; texts are checked with the other settings."""
-    if not isinstance(value, str):
-        check_int(name, value)
 
 
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
@@ -212,7 +206,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             check_real, low=-BOUNDS.largest_scale, high=BOUNDS.largest_scale, closed="both"
         ),
         "prior_scale": check_scale,
-        "thinning": _check_no_distance,
+        "thinning": unless("auto", check_int),
     }
 
     def _check_together(self, settings: Settings) -> None:
@@ -291,7 +285,17 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         )
         by_chain = logs.reshape(posterior.n_chains, posterior.n_draws, -1)
         labels = [f"log probability of row {row}" for row in chosen]
-        return MustMix({"documents": by_chain}, {"documents": labels}, MIXING.modes_r_hat, 0.0)
+        return MustMix(
+            {"documents": by_chain},
+            {"documents": labels},
+            r_hat_limit=MIXING.modes_r_hat,
+            ess_limit=0.0,
+            remedies=self._mixing_remedies(),
+        )
+
+    def _mixing_remedies(self) -> dict[str, str]:
+        """What to give if chains have not mixed, by blocks of what must mix."""
+        return {}
 
     # predictions ----------------------------------------------------------------------------------
 

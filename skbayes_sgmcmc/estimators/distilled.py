@@ -25,7 +25,7 @@ from .._validation import (
     check_random_state,
     check_real,
     check_sizes,
-    is_auto,
+    check_unless,
     validate_data,
 )
 from ._classes import n_columns
@@ -251,8 +251,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
             check_builder("student", self.student)
         elif self.student is not None:
             check_sizes("student", self.student, high=BOUNDS.count)
-        if not is_auto(self.n_epochs):
-            check_int("n_epochs", self.n_epochs, high=BOUNDS.count)
+        check_unless("auto", check_int, "n_epochs", self.n_epochs, high=BOUNDS.count)
         check_int("batch_size", self.batch_size)
         check_real("learning_rate", self.learning_rate, low=0.0)
         check_real("perturbation", self.perturbation, low=0.0, closed="left")

@@ -11,20 +11,13 @@ import numpy as np
 
 from .._arrays import Array
 from .._exceptions import not_allowed
-from .._validation import BOUNDS, check_int, check_scale, check_sizes
+from .._validation import BOUNDS, check_int, check_scale_pair, check_sizes
 from ..schedules import Schedule
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from ..samplers import Sampler
-
-
-def _check_pair(name: str, pair: Any) -> None:
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise not_allowed(f"{name}={pair!r} is not allowed: give a pair of positive numbers.")
-    for number in pair:
-        check_scale(name, number)
 
 
 def _check_layers(name: str, sizes: Any) -> None:
@@ -104,16 +97,17 @@ class DeepPoissonFactorAnalysis(TopicModel):
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": ten passes over the rows, but at least 1500
-        steps (3000 with "expanded_natural"); half as many as the draws take if ``step_size`` is a
-        number.
+        Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
+        least 1500 steps (3000 with "expanded_natural"); half as many as the draws take if
+        ``step_size`` is a number.
     thinning : "auto" or int, default="auto"
-        Number of steps between two draws of a chain. "auto": such that the draws take as long as
-        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
+        long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     max_steps : int or None, default=None
         Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
         "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit``, which takes one pass over its rows, ignores it.
+        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
+        ``max_steps``.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
         ``parametrization="expanded_mean"`` allows only 1.
@@ -230,7 +224,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
 
     _checks = TopicModel._checks | {
         "doc_sweeps": partial(check_int, high=BOUNDS.count),
-        "gamma_prior": _check_pair,
+        "gamma_prior": check_scale_pair,
         "n_components": _check_layers,
     }
     _by_topic = ("r", "weights_1", "biases_1")

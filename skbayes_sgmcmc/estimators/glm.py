@@ -135,15 +135,16 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
         and for more than 10,000 parameters, but at least 250 if memory allows.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": about as many steps as the chains need to
-        forget their starting points.
+        Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
+        need to forget their starting points.
     thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain. "auto": at most 20, depending on the step
-        size; a tenth of a pass, at most 100, if ``step_size`` is a number.
+        Number of steps between two draws of a chain in ``fit``. "auto": at most 20, depending on
+        the step size; a tenth of a pass, at most 100, if ``step_size`` is a number.
     max_steps : int or None, default=None
         Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
         "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit``, which takes one pass over its rows, ignores it.
+        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
+        ``max_steps``.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map", "gaussian" or array, default="auto"
@@ -441,7 +442,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         """Its smooth averages are over few draws where these stand for all."""
         from ..models.few_draws import OF_LINKED, OF_NEAR
 
-        names = [*self._linear.blocks, "intercept", *self._likelihood().own_names]
+        names = *self._linear.blocks, "intercept", *self._likelihood().own_names
         one_of = OF_NEAR if self._family.standardised else OF_LINKED
         few, whole = self._with_few(names, one_of), super()._mixture()
         return (
@@ -464,21 +465,12 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         lengths = self._predictive()(slice(None), x[:1]).length().min() / linear.scale
         return np.asarray(sd <= NOISE * lengths)
 
-    def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:
-        from ..models.networks.ensemble import Inputs, MeanAndDeviation
+    def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
+        from ..models.networks.ensemble import Inputs
 
         known = self._columns.special.get("n_trials", 1.0) if self._family.trials else None
-        likelihood = self._likelihood()
-        return MeanAndDeviation(
-            Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,)),
-            self._linear.module(self.posterior_, chosen, known),
-            likelihood,
-            likelihood.own_draws(self.posterior_, chosen),
-            weights,
-            center=self._y_center,
-            scale=self._y_scale,
-            squeeze=not self._y_shape,
-        )
+        unchanged = Inputs(np.zeros(1), np.ones(1), (self.n_features_in_,))
+        return unchanged, self._linear.module(self.posterior_, chosen, known)
 
     def _ratio_blocks(self) -> list[str]:
         return [*super()._ratio_blocks(), *groups.effect_names(self._groupings)]

@@ -18,13 +18,13 @@ from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
 from ..schedules import Schedule
+from ._fitting import Task, renew_attributes
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
     from ..samplers import Sampler
-    from ._fitting import Task
 
 
 #: sweeps, draws and thinning that "auto" means with ``algorithm="gibbs"``
@@ -91,16 +91,17 @@ class LatentDirichletAllocation(TopicModel):
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": ten passes over the rows, but at least 750
-        steps (3000 with "expanded_natural"); half as many as the draws take if ``step_size`` is a
-        number.
+        Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
+        least 750 steps (3000 with "expanded_natural"); half as many as the draws take if
+        ``step_size`` is a number.
     thinning : "auto" or int, default="auto"
-        Number of steps between two draws of a chain. "auto": such that the draws take as long as
-        the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
+        long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
     max_steps : int or None, default=None
         Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
         "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit``, which takes one pass over its rows, ignores it.
+        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
+        ``max_steps``.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
         ``parametrization="expanded_mean"`` allows only 1.
@@ -298,6 +299,11 @@ class LatentDirichletAllocation(TopicModel):
                 "prior='normal' is not allowed with algorithm='gibbs': give prior='gamma'."
             )
 
+    def _mixing_remedies(self) -> dict[str, str]:
+        if self.algorithm == "gibbs":
+            return {"documents": "a longer burn_in"}
+        return {} if self.prior == "normal" else {"documents": "algorithm='gibbs'"}
+
     def _n_topics(self) -> int:
         return self.n_components
 
@@ -343,7 +349,7 @@ class LatentDirichletAllocation(TopicModel):
         for of_steps in ("step_size_", "batch_size_", "sampling_threshold_"):
             vars(self).pop(of_steps, None)  # of an earlier fit with the other algorithm
         self.n_steps_, self.device_ = n_steps, "cpu"
-        self._set_attributes()
+        renew_attributes(self)
         progress.close()
 
     def _set_attributes(self) -> None:

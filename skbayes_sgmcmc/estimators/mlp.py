@@ -94,18 +94,19 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": ten passes over the rows, but at least 3000
-        steps (MCLMC with minibatches: 7000); half as many as the draws take if ``step_size`` is a
-        number.
+        Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
+        least 3000 steps (MCLMC with minibatches: 7000); half as many as the draws take if
+        ``step_size`` is a number.
     thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain. "auto": such that the draws take as many
-        steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is a
-        number.
+        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
+        many steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is
+        a number.
     max_steps : int or None, default=None
         Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
         "auto" shrink in proportion; given ones that take more steps are refused. The descents that
         chains of MCLMC and MALA start with compute at most a tenth as many gradients of rows. None:
-        no bound. ``partial_fit``, which takes one pass over its rows, ignores it.
+        no bound. ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``,
+        ``thinning`` and ``max_steps``.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map" or array, default="auto"

@@ -99,15 +99,16 @@ class BayesianOrdinalClassifier(LinearClassifier):
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
         and for more than 10,000 parameters, but at least 250 if memory allows.
     burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw. "auto": about as many steps as the chains need to
-        forget their starting points.
+        Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
+        need to forget their starting points.
     thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain. "auto": at most 20, depending on the step
-        size; a tenth of a pass, at most 100, if ``step_size`` is a number.
+        Number of steps between two draws of a chain in ``fit``. "auto": at most 20, depending on
+        the step size; a tenth of a pass, at most 100, if ``step_size`` is a number.
     max_steps : int or None, default=None
         Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
         "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit``, which takes one pass over its rows, ignores it.
+        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
+        ``max_steps``.
     temperature : float or Schedule, default=1.0
         Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
     init : "auto", "random", "map", "gaussian" or array, default="auto"

@@ -25,7 +25,7 @@ from ._design_batches import (
     StoredBatch,
     TripletBatch,
 )
-from ._gram import SMALL_SQUARE, gram_with_ones
+from ._gram import gram_with_ones, left_range
 
 
 class _Dense(Field):
@@ -98,7 +98,7 @@ class _Dense(Field):
         for rows, x in self._stored_blocks():
             with np.errstate(over="ignore", invalid="ignore"):
                 part = (np.square(x) if square else x).T @ r[rows].astype(x.dtype)
-                if x.dtype != np.float64 and _left_range(part, x, square=square):
+                if x.dtype != np.float64 and left_range(part, x, square=square):
                     wide = x.astype(np.float64)
                     part = (np.square(wide) if square else wide).T @ r[rows]
             total[: x.shape[1]] += part
@@ -118,16 +118,6 @@ class _Dense(Field):
         assert self.factor is not None
         factor = self.factor.astype(np.float64)
         return factor * factor if square else factor
-
-
-def _left_range(sums: Array, x: Array, *, square: bool) -> bool:
-    """Whether single precision may not hold sums over rows x, or over their squares."""
-    if not np.isfinite(sums).all():
-        return True
-    if not square:
-        return False
-    small = (np.abs(sums) < SMALL_SQUARE * len(x)).all(axis=1)
-    return bool(small.any() and (x[:, small] != 0.0).any())
 
 
 class DenseDesign(_Dense):

@@ -54,9 +54,8 @@ def _products(x: Array, weight: Array, z: Array) -> Array | None:
         z[:, :p] = near
         product = (z * weight[:, None].astype(x.dtype)).T @ z
     if x.dtype != np.float64:
-        small = np.abs(np.diagonal(product)[:p]) < SMALL_SQUARE * len(x)
-        lost = small.any() and (z[:, :p][:, small] != 0.0).any()
-        if lost or not np.isfinite(product).all():
+        squares = np.diagonal(product)[:p, None]
+        if not np.isfinite(product).all() or left_range(squares, z[:, :p], square=True):
             return None
     found = product.astype(np.float64)
     if shift is None:
@@ -76,3 +75,13 @@ def _shift(x: Array) -> Array | None:
     if (np.abs(mean) <= 10.0 * some.std(0)).all():
         return None
     return np.asarray(mean.astype(x.dtype))
+
+
+def left_range(sums: Array, x: Array, *, square: bool) -> bool:
+    """Whether single precision may not hold sums over rows x, or over their squares."""
+    if not np.isfinite(sums).all():
+        return True
+    if not square:
+        return False
+    small = (np.abs(sums) < SMALL_SQUARE * len(x)).all(axis=1)
+    return bool(small.any() and (x[:, small] != 0.0).any())

@@ -11,7 +11,7 @@ from .._arrays import Array
 from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled
-from .likelihoods import Likelihood
+from .likelihoods import Likelihood, refuse_targets
 
 
 class Binomial(Likelihood):
@@ -37,11 +37,7 @@ class Binomial(Likelihood):
     @staticmethod
     def check_targets(y: Array) -> None:
         bad = y[(y[:, 0] < 0.0) | (y[:, 0] != np.floor(y[:, 0])), 0]
-        if len(bad):
-            raise not_allowed(
-                f"y with the value {bad[0]:g} is not allowed with likelihood='binomial': "
-                "give whole numbers, 0 or more."
-            )
+        refuse_targets(bad, "likelihood='binomial'", "whole numbers, 0 or more")
         above = np.flatnonzero(y[:, 0] > y[:, 1])
         if len(above):
             successes, trials = y[above[0]]

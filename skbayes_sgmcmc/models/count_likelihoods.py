@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled, Own
 from ._constants import Constant
-from .likelihoods import Likelihood, Natural
+from .likelihoods import Likelihood, Natural, refuse_targets
 
 #: median of the prior of the dispersion
 TYPICAL_DISPERSION = 0.3
@@ -32,6 +31,10 @@ class LogMean(Likelihood):
         self.n_outputs = len(typical)
         self.typical = typical
         self._log_typical = Constant(np.log(typical))
+
+    @staticmethod
+    def bounds_intercept(y: Array) -> bool:
+        return bool((y > 0.0).any())
 
     def log_mean(self, f: Tensor) -> Tensor:
         return f + self._log_typical.like(f)
@@ -65,22 +68,14 @@ class Poisson(LogMean):
 
     @staticmethod
     def check_targets(y: Array) -> None:
-        bad = y[(y < 0.0) | (y != np.floor(y))]
-        if len(bad):
-            raise not_allowed(
-                f"y with the value {bad[0]:g} is not allowed with a likelihood of counts: give "
-                "whole numbers, 0 or more, or likelihood='normal'."
-            )
+        allowed = "whole numbers, 0 or more, or likelihood='normal'"
+        refuse_targets(y[(y < 0.0) | (y != np.floor(y))], "a likelihood of counts", allowed)
 
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:
         """Mean counts; half a count in all rows if there is none."""
         n = float(len(y)) if weight is None else float(weight.sum())
         return np.asarray(np.maximum(np.average(y, axis=0, weights=weight), 0.5 / n))
-
-    @staticmethod
-    def bounds_intercept(y: Array) -> bool:
-        return bool((y > 0.0).any())
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         return self.log_densities(f, y, own).sum(2)

@@ -15,15 +15,13 @@ does not depend on the other rows of a call.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg
 
 from .._arrays import Array
-from .._draws.posterior_samples import PosteriorSamples
+from .._draws.posterior_samples import PosteriorSamples, kept_with_posterior
 
 #: largest sds of logits, and of how many draws one is then taken
 LEVELS = ((1.0, 16), (2.0, 8), (math.inf, 4))
@@ -35,23 +33,13 @@ LOG, OF_LINKED = 0.25, 4
 FOR_EACH, GAIN = 4, 2
 #: fewer draws than this are used as they are
 LEAST = 2000
-#: kept as long as the posterior is, and not in its files
-_KEPT: WeakKeyDictionary[PosteriorSamples, dict[int, PosteriorSamples | None]] = WeakKeyDictionary()
 
 
+@kept_with_posterior
 def few_for_all(
-    posterior: PosteriorSamples, names: Sequence[str], one_of: int
+    posterior: PosteriorSamples, names: tuple[str, ...], one_of: int
 ) -> PosteriorSamples | None:
     """One of so many draws of these blocks, with the moments of all; None if that saves little."""
-    kept = _KEPT.setdefault(posterior, {})
-    if one_of not in kept:
-        kept[one_of] = _found(posterior, names, one_of)
-    return kept[one_of]
-
-
-def _found(
-    posterior: PosteriorSamples, names: Sequence[str], one_of: int
-) -> PosteriorSamples | None:
     total = posterior.n_pooled
     width = sum(math.prod(posterior.shapes[name]) for name in names)
     few = max(math.ceil(total / one_of), FOR_EACH * width)

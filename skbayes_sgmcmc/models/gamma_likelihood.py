@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._exceptions import not_allowed
 from . import predictive
 from ._compiled import Compiled
 from .count_likelihoods import Dispersed, digamma_rest, stirling_rest
+from .likelihoods import refuse_targets
 
 
 class Gamma(Dispersed):
@@ -28,12 +28,8 @@ class Gamma(Dispersed):
 
     @staticmethod
     def check_targets(y: Array) -> None:
-        bad = y[~(y > 0.0)]
-        if len(bad):
-            raise not_allowed(
-                f"y with the value {bad[0]:g} is not allowed with likelihood='gamma': give "
-                "positive numbers, or likelihood='normal'."
-            )
+        allowed = "positive numbers, or likelihood='normal'"
+        refuse_targets(y[~(y > 0.0)], "likelihood='gamma'", allowed)
 
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:

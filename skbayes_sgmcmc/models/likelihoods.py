@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
+from .._exceptions import not_allowed
 from .._sklearn import BaseEstimator
 from .._validation import check_choice, check_real
 from ._compiled import Compiled, Own
@@ -425,6 +426,14 @@ class Parametric(BaseEstimator):
         """The parameter, unless it is inferred."""
         given = self.get_params().items()
         return {name: float(value) for name, value in given if not isinstance(value, str)}
+
+
+def refuse_targets(bad: Array, likelihood: str, allowed: str) -> None:
+    """Raise ``ValueError`` if there are such targets."""
+    if len(bad):
+        raise not_allowed(
+            f"y with the value {bad[0]:g} is not allowed with {likelihood}: give {allowed}."
+        )
 
 
 def noise_of_classes(counts: list[Array]) -> float:

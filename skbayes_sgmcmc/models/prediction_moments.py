@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 import numpy as np
 
-from .._draws.posterior_samples import PosteriorSamples
+from .._draws.posterior_samples import PosteriorSamples, kept_with_posterior
 from .logit_moments import LogitMoments, Moments
 from .softmax_moments import SoftmaxMoments
 
-#: kept as long as the posterior is, and not in its files
-_KEPT: WeakKeyDictionary[PosteriorSamples, Moments | None] = WeakKeyDictionary()
 
-
+@kept_with_posterior
 def moments_of(posterior: PosteriorSamples) -> Moments | None:
     """The moments of a posterior; None if its draws are few for its size."""
-    if posterior not in _KEPT:
-        _KEPT[posterior] = _found(posterior)
-    return _KEPT[posterior]
-
-
-def _found(posterior: PosteriorSamples) -> Moments | None:
     weights, (k, n_features) = posterior.pooled_weights(), posterior.shapes["coef"]
     n_draws = posterior.n_pooled if weights is None else int((weights > 0).sum())
     # fewer draws for each coefficient are as quick

@@ -17,9 +17,8 @@ from scipy.special import gammainc, ndtr
 from torch import Tensor
 
 from .._arrays import Array
-from .._exceptions import not_allowed
 from .count_likelihoods import LogMean, digamma_rest, stirling_rest
-from .likelihoods import Natural, Parametric
+from .likelihoods import Natural, Parametric, refuse_targets
 from .predictive import Predictive, poisson_log, poisson_samples
 
 if TYPE_CHECKING:
@@ -97,16 +96,8 @@ class CompoundPoisson(LogMean):
 
     @staticmethod
     def check_targets(y: Array) -> None:
-        bad = y[~(y >= 0.0)]
-        if len(bad):
-            raise not_allowed(
-                f"y with the value {bad[0]:g} is not allowed with likelihood='tweedie': give "
-                "numbers, 0 or more, or likelihood='normal'."
-            )
-
-    @staticmethod
-    def bounds_intercept(y: Array) -> bool:
-        return bool((y > 0.0).any())
+        allowed = "numbers, 0 or more, or likelihood='normal'"
+        refuse_targets(y[~(y >= 0.0)], "likelihood='tweedie'", allowed)
 
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .._exceptions import not_allowed
 from .._sklearn import BaseEstimator
-from .._validation import check_choice, check_layers, check_real, is_auto
+from .._validation import check_choice, check_layers, check_real, check_scale_pair, check_unless
 from ..schedules import Constant, Polynomial, Schedule, as_schedule
 
 ADAPTATIONS = ("auto", "sa", "em", "gibbs", None)
@@ -124,16 +124,12 @@ class SpikeSlab(BaseEstimator):
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the name of the prior."""
         for part in ("slab_variance", "sigma"):
             check_real(f"{name}.{part}", getattr(self, part), low=0.0)
-        if isinstance(self.spike_scale, str):
-            check_choice(f"{name}.spike_scale", self.spike_scale, ("auto",))
-        else:
-            check_real(f"{name}.spike_scale", self.spike_scale, low=0.0)
+        check_unless("auto", check_real, f"{name}.spike_scale", self.spike_scale, low=0.0)
         check_real(f"{name}.inclusion", self.inclusion, low=0.0, high=1.0)
         check_choice(f"{name}.learn_inclusion", self.learn_inclusion, (True, False))
         check_choice(f"{name}.learn_sigma", self.learn_sigma, ("auto", True, False))
-        if not is_auto(self.inclusion_prior):
-            _check_pair(f"{name}.inclusion_prior", self.inclusion_prior)
-        _check_pair(f"{name}.sigma_prior", self.sigma_prior)
+        check_unless("auto", check_scale_pair, f"{name}.inclusion_prior", self.inclusion_prior)
+        check_scale_pair(f"{name}.sigma_prior", self.sigma_prior)
         check_choice(f"{name}.adaptation", self.adaptation, ADAPTATIONS)
         largest = float(self._gains(f"{name}.gain").values(np.zeros(1, dtype=int), 1)[0])
         if largest > 1.0:
@@ -215,12 +211,3 @@ def sigma_mode(absolute: Tensor, squares: Tensor, count: float) -> Tensor:
     """
     root = torch.sqrt(absolute * absolute + 4.0 * count * squares)
     return (absolute + root) / (2.0 * count)
-
-
-def _check_pair(name: str, pair: Any) -> None:
-    try:
-        first, second = pair
-    except (TypeError, ValueError):
-        raise not_allowed(f"{name}={pair!r} is not allowed: give two positive numbers.") from None
-    check_real(f"{name}[0]", first, low=0.0)
-    check_real(f"{name}[1]", second, low=0.0)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .._arrays import Array
 from .._exceptions import not_allowed
-from .._validation import check_real
+from .._validation import check_real, check_unless, is_auto
 from ._protocol import Sampler, State, Step
 from ._tuning import TUNING, EnergyTuned, add_scaled
 
@@ -32,8 +32,8 @@ class MomentumSampler(EnergyTuned):
 
     def check(self, name: str) -> None:
         check_real(f"{name}.friction", self.friction, low=0.0, closed="left")
-        if self.diffusion is not None:
-            check_real(f"{name}.diffusion", self.diffusion, low=0.0, closed="left")
+        noise = self.diffusion
+        check_unless(None, check_real, f"{name}.diffusion", noise, low=0.0, closed="left")
 
     def check_integrator(self, name: str, integrator: str) -> None:
         if integrator == "euler" and self.diffusion is None and self.friction >= 2.0:
@@ -168,16 +168,17 @@ class ThermostatSampler(MomentumSampler):
 
     def check(self, name: str) -> None:
         super().check(name)
-        if self.initial_friction is not None:
-            check_real(f"{name}.initial_friction", self.initial_friction, low=0.0, closed="left")
-        if self.mass != "auto":
-            check_real(f"{name}.mass", self.mass, low=0.0)
-        elif (self.friction == 0 and self.diffusion is None) or self.diffusion == 0:
+        start = self.initial_friction
+        check_unless(None, check_real, f"{name}.initial_friction", start, low=0.0, closed="left")
+        check_unless("auto", check_real, f"{name}.mass", self.mass, low=0.0)
+        if not is_auto(self.mass):
+            return
+        if (self.friction == 0 and self.diffusion is None) or self.diffusion == 0:
             raise not_allowed(
                 f"{name}.mass='auto' is not allowed with zero friction: 'auto' means "
                 "(eta/N)/(0.3 alpha)^2; give a positive number such as 1.0."
             )
-        elif self.diffusion is None and AUTO_FREQUENCY * self.friction > 1.0:
+        if self.diffusion is None and AUTO_FREQUENCY * self.friction > 1.0:
             raise not_allowed(
                 f"{name}.friction={self.friction!r} is not allowed with {name}.mass='auto': steps "
                 "cannot follow a thermostat that turns in less than one of them; give at most "

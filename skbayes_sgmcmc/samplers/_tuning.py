@@ -97,7 +97,14 @@ def adapt(state: State, ratio: Tensor, progress: float) -> None:
     state["scale"].mul_(growth.nan_to_num_(1.0).clamp_(max=TUNING.growth))
 
 
-class EnergyTuned(Sampler):
+class Scaled(Sampler):
+    """Base class of samplers whose chains change their step by a factor of their own, ``scale``."""
+
+    def used_step(self, eta: float, state: State) -> float:
+        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
+
+
+class EnergyTuned(Scaled):
     r"""Base class of samplers that adapt a guessed step size by the energy error of their steps.
 
     They move in the coordinates :math:`\theta / s`, where s is the chain's ``scale``: what an
@@ -146,9 +153,6 @@ class EnergyTuned(Sampler):
     def forget_step(self, state: State) -> None:
         for name in ("square", "trust", "scale"):
             state.pop(name, None)
-
-    def used_step(self, eta: float, state: State) -> float:
-        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
 
 
 def add_scaled(x: Tensor, y: Tensor, s: float, state: State, power: int = 1) -> None:

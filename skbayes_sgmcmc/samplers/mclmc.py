@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._validation import check_choice, check_real, is_auto
-from ._protocol import Sampler, State, Step
-from ._tuning import TUNING, adapt, wanted
+from .._validation import check_choice, check_real, check_unless, is_auto
+from ._protocol import State, Step
+from ._tuning import TUNING, Scaled, adapt, wanted
 
 
-class MCLMC(Sampler):
+class MCLMC(Scaled):
     r"""Microcanonical Langevin Monte Carlo.
 
     The particle moves with constant speed and only turns, so a step cannot be large where the
@@ -93,8 +93,7 @@ class MCLMC(Sampler):
     def check(self, name: str) -> None:
         for parameter in ("energy_error", "length"):
             value = getattr(self, parameter)
-            if not is_auto(value):
-                check_real(f"{name}.{parameter}", value, low=0.0)
+            check_unless("auto", check_real, f"{name}.{parameter}", value, low=0.0)
         check_choice(f"{name}.noise_scaling", self.noise_scaling, (False, True))
 
     # state ----------------------------------------------------------------------------------------
@@ -172,9 +171,6 @@ class MCLMC(Sampler):
 
     def forget_step(self, state: State) -> None:
         state["scale"].fill_(1.0)
-
-    def used_step(self, eta: float, state: State) -> float:
-        return eta * float(state["scale"].square().mean()) if "scale" in state else eta
 
     # the letters ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_real, check_unless
 from ._protocol import Sampler, State, Step
 from ._tuning import TUNING
 
@@ -121,8 +121,7 @@ class PSGLD(Sampler):
         check_choice(f"{name}.adapt", self.adapt, ("burn_in", "always"))
         check_choice(f"{name}.lag", self.lag, (True, False))
         check_choice(f"{name}.divergence", self.divergence, (True, False))
-        if self.cap is not None:
-            check_real(f"{name}.cap", self.cap, low=0.0)
+        check_unless(None, check_real, f"{name}.cap", self.cap, low=0.0)
         check_choice(f"{name}.start", self.start, ("gradient", "zero"))
         check_choice(f"{name}.with_prior", self.with_prior, (True, False))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..._exceptions import not_allowed
 from ..._sklearn import BaseEstimator
-from ..._validation import check_int, check_layers, check_real, is_auto
+from ..._validation import check_int, check_layers, check_real, check_unless
 
 
 class Pruning(BaseEstimator):
@@ -74,10 +74,8 @@ class Pruning(BaseEstimator):
         check_real(f"{name}.sparsity", self.sparsity, low=0.0, high=1.0, closed="left")
         check_real(f"{name}.decay", self.decay, low=0.0, high=1.0)
         check_int(f"{name}.interval", self.interval)
-        if not is_auto(self.start):
-            check_int(f"{name}.start", self.start, low=0)
-        if not is_auto(self.period):
-            check_real(f"{name}.period", self.period, low=0.0)
+        check_unless("auto", check_int, f"{name}.start", self.start, low=0)
+        check_unless("auto", check_real, f"{name}.period", self.period, low=0.0)
         check_layers(f"{name}.layers", self.layers, ("auto", "all"))
 
     def for_run(self, n_steps: int) -> Pruning:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..._draws.storage import dtype_name
 from ..._exceptions import not_allowed
+from ..._validation import are_names
 from .module_checks import Rows, last_linear
 
 #: values of ``sample_parameters`` with a meaning of their own
@@ -19,13 +20,7 @@ PARAMETER = "sample_parameters"
 
 def check_selection(chosen: Any) -> None:
     """Refuse what is not a word, a pattern, a sequence of patterns or a callable."""
-    if isinstance(chosen, str) or callable(chosen):
-        return
-    try:
-        patterns = list(chosen)
-    except TypeError:
-        patterns = []
-    if not patterns or not all(isinstance(each, str) for each in patterns):
+    if not (isinstance(chosen, str) or callable(chosen) or are_names(chosen)):
         listed = ", ".join(repr(word) for word in WORDS)
         raise not_allowed(
             f"{PARAMETER}={chosen!r} is not allowed: give {listed}, names or patterns such as "
