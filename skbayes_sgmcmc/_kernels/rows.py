@@ -43,21 +43,21 @@ def gradient(theta, x, y, weight, sigma, classes, scale, out):
 
 @jit
 def sparse_gradient(theta, rows, y, weight, sigma, classes, scale, out):
-    """The same for rows of a CSR matrix: values, columns, starts, and whether all chains have them.
+    """The same for rows of a CSR matrix, as ``CSRBatch.for_kernels`` gives them.
 
-    Otherwise each chain has the next ones, and a block of columns.
+    All chains have the chosen rows if ``shared``; otherwise each has the next ones.
     """
-    values, columns, starts, shared = rows
+    values, columns, starts, chosen, width, shared = rows
     number = theta.dtype.type
     one, factor = number(1.0), number(scale)
     squares = np.zeros((len(theta), 1), theta.dtype)
     for c in range(len(theta)):
         at, total, last, targets = theta[c], out[c], len(theta[c]) - 1, y[0 if shared else c]
-        first, before = (0, 0) if shared else (c * len(targets), c * last)
+        first, before = 0 if shared else c * len(targets), c * width
         precision = one / (sigma[c, 0] * sigma[c, 0])
         for b in range(len(targets)):
-            row, f = range(starts[first + b], starts[first + b + 1]), at[last]
-            for k in row:
+            row, f = chosen[first + b], at[last]
+            for k in range(starts[row], starts[row + 1]):
                 f += values[k] * at[columns[k] - before]
             if classes:
                 slope = one / (one + np.exp(-f)) - number(targets[b])
@@ -68,6 +68,6 @@ def sparse_gradient(theta, rows, y, weight, sigma, classes, scale, out):
                 weighted *= number(weight[0 if shared else c, b])
             squares[c, 0] += slope * weighted
             total[last] += weighted
-            for k in row:
+            for k in range(starts[row], starts[row + 1]):
                 total[columns[k] - before] += weighted * values[k]
     return squares

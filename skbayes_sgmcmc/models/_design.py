@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .._data.sending import sent
 from .._draws.storage import dtype_name
 from .._limits import LIMITS
 from ._design_batches import (
+    ChosenRows,
     CSRBatch,
     DenseBatch,
     SharedDenseBatch,
@@ -246,6 +248,9 @@ def _batches(rows: Tensor, indices: Any) -> Sequence[DenseBatch | SharedDenseBat
 class SparseDesign(Field):
     """All rows of a CSR matrix, which is never converted to a dense matrix as a whole."""
 
+    #: whether the matrix has all columns and factors
+    complete = True
+
     def __init__(self, x: Any, dtype: torch.dtype, device: str, n_ones: int = 0):
         super().__init__((x.shape[0], x.shape[1] + n_ones), dtype, device)
         self.csr = x.tocsr()
@@ -257,8 +262,8 @@ class SparseDesign(Field):
         return self.csr
 
     def scale_rows(self, factor: Array) -> SparseDesign:
-        self.csr = sp.diags(factor.astype(np.float64)) @ self.csr
-        return self
+        scaled = sp.diags(factor.astype(np.float64)) @ self.csr
+        return SparseDesign(scaled, self.dtype, self.device)
 
     def held(self) -> SparseDesign:
         return self
@@ -271,33 +276,44 @@ class SparseDesign(Field):
 
         ``often``: whether they are for many steps.
         """
-        shared = indices.ndim == 2
-        per_step = int(np.prod(indices.shape[1:]))
-        per_chain = indices.shape[-1]
-        x = self._taken(indices.reshape(-1))
-        chain = np.tile(np.arange(per_step) // per_chain, len(indices))
-        n_columns = self.shape[1] * (1 if shared else per_step // per_chain)
-        lengths = np.diff(x.indptr)
-        column = x.indices
-        if not shared:
-            # SciPy would copy numbers that are longer than they need to be
-            kind = sp.get_index_dtype(maxval=n_columns)
-            column = column + np.repeat((chain * self.shape[1]).astype(kind), lengths)
-        if torch.device(self.device).type == "cpu":
-            values = x.data.astype(dtype_name(self.dtype), copy=False)
-            whole = sp.csr_matrix((values, column, x.indptr), (len(chain), n_columns))
-            starts = range(0, len(chain), per_step)
-            parts = [whole] if len(indices) == 1 else [whole[a : a + per_step] for a in starts]
+        shared, on_cpu = indices.ndim == 2, torch.device(self.device).type == "cpu"
+        if on_cpu and self.complete and len(indices) == 1 and not often:
+            return [ChosenRows(self, indices[0])]
+        x, per_step = self.beside(indices), int(np.prod(indices.shape[1:]))
+        if on_cpu:
+            starts = range(0, x.shape[0], per_step)
+            parts = [x] if len(indices) == 1 else [x[a : a + per_step] for a in starts]
             return [CSRBatch(part, self.shape[1], shared, often) for part in parts]
         row = np.tile(np.arange(per_step), len(indices))
         sizes = np.diff(x.indptr[::per_step]).tolist()
         triplets = zip(
-            self._tensor(np.repeat(row, lengths)).split(sizes),
-            self._tensor(column).split(sizes),
+            self._tensor(np.repeat(row, np.diff(x.indptr))).split(sizes),
+            self._tensor(x.indices).split(sizes),
             self._tensor(x.data, self.dtype).split(sizes),
             strict=True,
         )
         return [TripletBatch(*part, per_step, self.shape[1], shared) for part in triplets]
+
+    def beside(self, indices: Array) -> Any:
+        """Rows of indices as in :meth:`gather`, one below the other.
+
+        Unless all chains share them, each chain has a block of columns.
+        """
+        x, size = self._taken(indices.reshape(-1)), indices.shape[-1]
+        chains = 1 if indices.ndim == 2 else indices.shape[1]
+        column = x.indices
+        if chains > 1:
+            # SciPy would copy numbers that are longer than they need to be
+            kind = sp.get_index_dtype(maxval=chains * self.shape[1])
+            blocks = np.repeat(np.arange(chains, dtype=kind) * kind(self.shape[1]), size)
+            column = column + np.repeat(np.tile(blocks, len(indices)), np.diff(x.indptr))
+        values = x.data.astype(dtype_name(self.dtype), copy=False)
+        return sp.csr_matrix((values, column, x.indptr), (x.shape[0], chains * self.shape[1]))
+
+    @cached_property
+    def parts(self) -> tuple[Array, Array, Array]:
+        """Values in the precision of the design, columns, and where rows start."""
+        return self.csr.data.astype(dtype_name(self.dtype)), self.csr.indices, self.csr.indptr
 
     def _tensor(self, values: Array, dtype: torch.dtype = torch.int64) -> Tensor:
         return sent(torch.from_numpy(values).to(dtype), torch.device(self.device))
@@ -333,6 +349,8 @@ class SparseDesign(Field):
 
 class StoredSparseDesign(SparseDesign):
     """All rows of a CSR matrix that is used as it is; see :class:`StoredDesign`."""
+
+    complete = False
 
     def __init__(
         self,

@@ -9,17 +9,19 @@ because views cost as much as arithmetic at the sizes of a minibatch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .._arrays import Array
 from .._draws.storage import dtype_name
 from ._sums import add_at
 
 if TYPE_CHECKING:
-    from ._design import StoredDesign
+    from ._design import SparseDesign, StoredDesign
 
 
 class DesignBatch:
@@ -212,6 +214,17 @@ class CSRBatch(SparseBatch):
         often = self._factor is not self.x
         return CSRBatch(self.x.astype(dtype_name(dtype)), self.n_columns, self.shared, often)
 
+    def for_kernels(self) -> tuple[Array, Array, Array, Array, int]:
+        """Values, columns and starts of rows, which rows, and the width of a chain's block."""
+        x = self.x
+        return (
+            x.data,
+            x.indices,
+            x.indptr,
+            np.arange(self.n_rows),
+            0 if self.shared else self.n_columns,
+        )
+
     def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
         row = torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))
         return row, torch.from_numpy(self.x.indices).long(), torch.from_numpy(self.x.data)
@@ -222,6 +235,37 @@ class CSRBatch(SparseBatch):
 
     def _transposed_times(self, r: Tensor, n: int) -> Tensor:
         return torch.from_numpy(self._transposed @ r.numpy())
+
+
+class ChosenRows(CSRBatch):
+    """Rows of a design on a CPU by their numbers, copied when a product needs them.
+
+    Parameters
+    ----------
+    design : SparseDesign
+        The design.
+    indices : array of shape (chains, rows) or (rows,)
+        The rows of each chain, or of all.
+    """
+
+    def __init__(self, design: SparseDesign, indices: Array):
+        self._design, self._indices = design, indices
+        self.n_rows, self.n_columns, self.shared = indices.size, design.shape[1], indices.ndim == 1
+
+    @cached_property
+    def x(self) -> Any:
+        return self._design.beside(self._indices[None])
+
+    @property
+    def _factor(self) -> Any:
+        return self.x
+
+    @cached_property
+    def _transposed(self) -> Any:
+        return self.x.T
+
+    def for_kernels(self) -> tuple[Array, Array, Array, Array, int]:
+        return *self._design.parts, self._indices.reshape(-1), 0
 
 
 class TripletBatch(SparseBatch):

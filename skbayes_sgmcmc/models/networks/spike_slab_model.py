@@ -185,7 +185,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         from ..._kernels.rows import gradient, sparse_gradient
 
         if isinstance(x, CSRBatch):
-            return sparse_gradient, (x.x.data, x.x.indices, x.x.indptr, x.shared)
+            return sparse_gradient, (*x.for_kernels(), x.shared)
         fits = isinstance(x, Tensor) and x[0].numel() <= LIMITS.latent_rows
         return (gradient, x.numpy()) if fits else None
 
