@@ -31,6 +31,7 @@ from .._validation import (
 from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
 from ._parameters import Check, choice
+from ._reading import check_fitted
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -318,7 +319,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         array of shape (n_samples, n_components)
             Proportions; each row sums to one.
         """
-        check_is_fitted(self, "posterior_")
+        check_fitted(self)
         X = self._validate_counts(X)
         out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
         chosen, weights = self._chosen(PREDICTION_DRAWS)
@@ -375,7 +376,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         """
         from ..models.topics.completion import completion_perplexity
 
-        check_is_fitted(self, "posterior_")
+        check_fitted(self)
         check_int("n_draws", n_draws)
         X = self._validate_counts(X)
         chosen, weights = self._chosen(n_draws)
