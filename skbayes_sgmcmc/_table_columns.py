@@ -26,6 +26,18 @@ def is_table(values: Any) -> bool:
     return known and isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[0], int)
 
 
+def as_table(X: Any) -> Any:
+    """Batches of pyarrow as tables, of which alone scikit-learn reads the names; others as given.
+
+    Later columns would otherwise be found by their places, whatever they are called.
+    """
+    if type(X).__name__ == "RecordBatch" and hasattr(X, "column_names"):
+        import pyarrow
+
+        return pyarrow.Table.from_batches([X])
+    return X
+
+
 def by_name(table: Any, names: Any) -> Any:
     """The table with its columns in the order of ``names``, if these are its columns' names."""
     own = column_names(table, 0)

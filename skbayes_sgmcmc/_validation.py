@@ -16,6 +16,7 @@ from ._arrays import Array
 from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
+from ._table_columns import as_table
 
 # other checks of scikit-learn's; their errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
@@ -182,6 +183,7 @@ def check_array(values: Any, **options: Any) -> Any:
 
 def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     """The same for scikit-learn's function of this name."""
+    X = as_table(X)
     if options.get("skip_check_array"):  # which looks at the columns' names and number
         with explained_errors():
             return validation.validate_data(estimator, X, *y, **options)

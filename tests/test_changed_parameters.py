@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from _cases import cases
 from sklearn.base import clone
 from torch import nn
@@ -21,12 +22,14 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
     BayesianModuleRegressor,
+    DeepPoissonFactorAnalysis,
     SparseBayesianRegressor,
+    SpikeSlab,
     StudentT,
     TorchLikelihood,
+    Tweedie,
     to_torch,
 )
-from skbayes_sgmcmc.priors import SpikeSlab
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -39,6 +42,7 @@ X = np.exp(0.3 * RNG.standard_normal((40, 4)))
 Y = X[:, 0] + 0.1 * RNG.random(40)
 LABELS = (np.median(Y) < Y).astype(int)
 T4, T9 = StudentT(df=4.0), StudentT(df=9.0)
+FLAT = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 1))
 
 
 @cases(
@@ -53,6 +57,10 @@ T4, T9 = StudentT(df=4.0), StudentT(df=9.0)
         (BayesianMLPClassifier(hidden_layer_sizes=3), {"hidden_layer_sizes": 4}),
         (BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=3), {"activation": "tanh"}),
         (SparseBayesianRegressor(), {"noise": 2.0}),
+        # with noise="auto", only normal priors come with a noise of each row: log densities were 0
+        (BayesianMLPRegressor(hidden_layer_sizes=3, prior="laplace"), {"prior": "normal"}),
+        (SparseBayesianRegressor(), {"prior": SpikeSlab(learn_sigma=False)}),
+        (BayesianModuleRegressor(FLAT), {"input_shape": (2, 2)}),
     ],
 )
 def test_predictions_need_the_parameters_of_the_fit(estimator, change):
@@ -76,6 +84,35 @@ def test_predictions_need_the_parameters_of_the_fit(estimator, change):
     estimator.fit(X, y).predict(X)
 
 
+@cases(
+    "likelihood, change, before",
+    [
+        (StudentT(df=4.0), {"likelihood__df": 9.0}, "StudentT(df=4.0)"),
+        (Tweedie(power=1.5), {"likelihood__power": 1.7}, "Tweedie(power=1.5)"),
+    ],
+)
+def test_parameters_of_a_likelihood_are_those_of_the_fit(likelihood, change, before):
+    """``set_params`` changes such objects in place: the sd of a target was three times as large."""
+    reg = BayesianGLMRegressor(likelihood=clone(likelihood), **TINY).fit(X, Y)
+    expected = reg.predict(X, return_std=True)
+    reg.set_params(**change)
+    with pytest.raises(
+        ValueError, match=re.escape(f"draws are those of a fit with likelihood={before}")
+    ):
+        reg.predict(X)
+    again = pickle.loads(pickle.dumps(reg)).set_params(likelihood=clone(likelihood))
+    np.testing.assert_array_equal(again.predict(X, return_std=True), expected)
+
+
+def test_topics_of_documents_need_the_success_probability_of_the_fit():
+    counts = RNG.poisson(1.0, (20, 6))
+    dpfa = DeepPoissonFactorAnalysis((3,), **TINY | {"compiled": "auto"}).fit(counts)
+    dpfa.set_params(success_probability=0.5)
+    for call in (dpfa.transform, dpfa.perplexity, dpfa.score):
+        with pytest.raises(ValueError, match=r"those of a fit with success_probability=None"):
+            call(counts)
+
+
 def test_parameters_of_sampling_may_change_after_the_fit():
     reg = BayesianGLMRegressor(**TINY).fit(X, Y)
     expected = reg.predict(X)
@@ -84,8 +121,6 @@ def test_parameters_of_sampling_may_change_after_the_fit():
 
 
 def own(outputs):
-    import torch
-
     return torch.distributions.Normal(outputs[:, 0], 1.0)
 
 

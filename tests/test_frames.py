@@ -17,6 +17,7 @@ from _frames import (
     ENCODED,
     FITS,
     GAPS,
+    KIND,
     MEMBER,
     REAL,
     ROOMS,
@@ -36,6 +37,7 @@ from skbayes_sgmcmc import (
     BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianMLPRegressor,
+    LatentDirichletAllocation,
     skops_trusted_types,
 )
 from skbayes_sgmcmc._limits import LIMITS
@@ -289,6 +291,27 @@ def test_columns_are_found_by_name():
     )
     with pytest.raises(ValueError, match="yet now missing"):
         reg.predict(X.drop(columns="age"))
+
+
+@cases("name", ["glm", "mlp", "topics"])
+def test_batches_of_pyarrow_are_tables(name):
+    """scikit-learn does not read their names: later columns were found by their places."""
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {"age": AGE, "rooms": ROOMS.astype(float), "member": MEMBER.astype(float)}
+    fits = FITS | {"topics": (LatentDirichletAllocation(2, **TINY), None)}
+    estimator, y = clone(fits[name][0]), fits[name][1]
+    batch = pyarrow.record_batch(columns)
+    estimator.fit(batch, y)
+    assert list(estimator.feature_names_in_) == list(columns)
+    if y is None:
+        with pytest.raises(ValueError, match="feature names should match"):
+            estimator.transform(batch.select(["member", "rooms", "age"]))
+    else:
+        found = estimator.predict(batch.select(["member", "rooms", "age"]))
+        assert np.array_equal(found, estimator.predict(pyarrow.table(columns)))
+    codes = batch.append_column("kind", pyarrow.array(KIND.tolist()))
+    reg = BayesianGLMRegressor(groups="kind", **TINY).fit(codes, REAL)
+    assert np.array_equal(reg.predict(codes), reg.predict(codes.to_pandas()))
 
 
 def test_categories_of_another_type_are_named():

@@ -150,6 +150,17 @@ def test_a_new_figure_is_high_enough_for_its_names():
     assert many.figure_.get_figheight() >= 40 * 0.2 > few.figure_.get_figheight()
 
 
+def test_predictive_checks_of_rows_in_lists():
+    """They have no shape."""
+    X, y = np.arange(20.0).reshape(10, 2), np.arange(10)
+    reg = BayesianGLMRegressor(n_chains=2, n_draws=5, random_state=0).fit(X, y)
+    shown = [
+        PredictiveCheckDisplay.from_estimator(reg, *rows, random_state=0).mean
+        for rows in ((X, y), (X.tolist(), y.tolist()))
+    ]
+    assert np.array_equal(*shown)
+
+
 def test_predictive_check_counts_targets(fitted, data):
     """Bins of whole numbers hold every target; the band holds the bars of data from the model."""
     X, y = data

@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -205,6 +206,24 @@ def test_weighted_draws_are_resampled(data):
     sign = 1.0 if y[3] else -1.0
     expected = -np.log1p(np.exp(-sign * resampled))
     np.testing.assert_allclose(converted["log_likelihood"]["y"].values[1, 7, 3], expected)
+
+
+def test_arviz_has_targets_of_one_shape():
+    """Those of a table with one column were a column, unlike the new ones beside them."""
+    pytest.importorskip("arviz")
+    pd = pytest.importorskip("pandas")
+    X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+    for kind, shape in (
+        (BayesianLogisticRegression, (10,)),
+        (BayesianGLMRegressor, (10,)),
+        (BayesianMLPRegressor, (10, 1)),  # of several targets, here one
+    ):
+        fitted = kind(n_chains=2, n_draws=5, burn_in=5, thinning=1, random_state=0)
+        table = pd.DataFrame({"y": y})
+        found = fitted.fit(X, table if len(shape) == 2 else y).to_arviz(X, table)
+        assert found["observed_data"]["y"].shape == shape
+        assert found["posterior_predictive"]["y"].shape == (2, 5, *shape)
+        np.testing.assert_array_equal(np.ravel(found["observed_data"]["y"]), y)
 
 
 def test_arviz_of_plain_samples():

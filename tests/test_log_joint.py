@@ -129,3 +129,16 @@ def test_latent_variables_have_no_density_of_theta_alone():
         clf = BayesianModuleClassifier(module(), **changes)
         with pytest.raises(ValueError, match="log_joint is not allowed for"):
             clf.log_joint(X, y)
+
+
+@cases("estimator", [BayesianGLMRegressor(), BayesianMLPRegressor(hidden_layer_sizes=3)])
+def test_a_position_has_parameters_that_are_single_numbers(estimator):
+    """The intercept of one position was an error. Scales of networks, which are integrated out,
+    were there with nan; those of linear models were not there.
+    """
+    log_joint = estimator.log_joint(X, X[:, 0])
+    theta = log_joint.start(random_state=0)
+    one, several = log_joint.unpack(theta), log_joint.unpack(theta[None])
+    assert sum(values.size for values in one.values()) == log_joint.n_parameters
+    assert {k: v.shape for k, v in several.items()} == {k: (1, *v.shape) for k, v in one.items()}
+    assert all(np.array_equal(values, several[name][0]) for name, values in one.items())

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from _cases import cases
+from sklearn.base import clone
 from torch import nn
 
 from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, to_onnx, to_torch
@@ -220,7 +221,7 @@ def test_predictions_need_the_arguments_of_the_fit():
         with pytest.raises(ValueError, match=message):
             clf.predict(other)
     with pytest.raises(ValueError, match="input_shape=.* is not allowed with several arrays"):
-        clf.set_params(input_shape=(5,)).fit(given, y)
+        clone(clf).set_params(input_shape=(5,)).fit(given, y)
     with pytest.raises(ValueError, match="distill is not allowed with rows of whole numbers"):
         clf.distill(given)
 
@@ -259,7 +260,7 @@ class Shop(nn.Module):
         return self.head(torch.cat([self.kinds(kind), price[:, None]], 1))
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_columns_of_tables_are_arguments_by_name(library):
     """The draws and predictions of a mapping of the same columns, in any order of the columns."""
     frames = pytest.importorskip(library)
@@ -269,13 +270,14 @@ def test_columns_of_tables_are_arguments_by_name(library):
     torch.manual_seed(0)
     module = Shop()
     expected = BayesianModuleClassifier(module, **TINY).fit(columns, labels)
-    table = frames.DataFrame(columns)
+    table = frames.table(columns) if library == "pyarrow" else frames.DataFrame(columns)
     clf = BayesianModuleClassifier(module, **TINY).fit(table, labels)
     np.testing.assert_array_equal(clf.predict_proba(table), expected.predict_proba(columns))
-    turned = table[["price", "kind"]]
+    chosen = table.select if library == "pyarrow" else table.__getitem__
+    turned = chosen(["price", "kind"])
     np.testing.assert_array_equal(clf.predict_proba(turned), clf.predict_proba(table))
     with pytest.raises(ValueError, match="'kind'"):
-        clf.predict_proba(table[["price"]])
+        clf.predict_proba(chosen(["price"]))
 
 
 def test_other_tables_are_rows_of_numbers():
@@ -284,6 +286,10 @@ def test_other_tables_are_rows_of_numbers():
     labels = (frame["a"] > 0.0).astype(int)
     clf = BayesianModuleClassifier(nn.Linear(3, 2), **TINY).fit(frame, labels)
     assert list(clf.feature_names_in_) == ["a", "b", "c"]
+    arrow = pytest.importorskip("pyarrow").Table.from_pandas(frame)  # its columns are the values
+    same = BayesianModuleClassifier(clf.module, **TINY).fit(arrow, labels)
+    assert list(same.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(same.predict_proba(arrow), clf.predict_proba(frame))
     one = BayesianModuleClassifier(nn.Linear(1, 2), **TINY)
     assert one.fit(frame[["a"]].set_axis(["input"], axis=1), labels).n_features_in_ == 1
 

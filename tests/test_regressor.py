@@ -171,7 +171,7 @@ def test_interval_is_a_pair_of_quantiles(data):
     for coverage in (0.5, 0.9, 0.999):
         expected = reg.predict_quantiles(data[0], (0.5 - coverage / 2, 0.5 + coverage / 2))
         np.testing.assert_array_equal(reg.predict_interval(data[0], coverage), expected)
-    for bad in (0.0, 1.0, -0.1, "all"):
+    for bad in (0.0, 1.0, -0.1, "all", []):
         with pytest.raises(ValueError, match="coverage="):
             reg.predict_interval(data[0], bad)
         with pytest.raises(ValueError, match="quantiles="):

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _cases import cases
 from sklearn.decomposition import LatentDirichletAllocation as VariationalLDA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -150,6 +151,41 @@ def test_topics_of_scikit_learn_are_scored():
 def test_bad_topics(bad):
     with pytest.raises(ValueError, match="topics of shape .* is not allowed"):
         document_completion_perplexity(bad, np.ones((2, 3)))
+
+
+@cases(
+    "X, message",
+    [
+        (np.ones((2, 2)), r"X of shape \(2, 2\) is not allowed with topics of 3 words"),
+        (-np.ones((2, 3)), "Negative values in data passed to X"),
+        ([[1.0, np.nan, 2.0]], "Input X contains NaN"),
+        (np.full((1, 3), 1e9), "document 0 has 3e.09 words"),
+        (
+            [["a", "b", "c"]],
+            "not numeric",
+        ),
+    ],
+)
+def test_bad_counts(X, message):
+    """Fewer words than the topics have were scored as if they were the first ones."""
+    with pytest.raises(ValueError, match=message):
+        document_completion_perplexity(np.ones((2, 3)), X)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, "0.1"])
+def test_bad_priors_of_proportions(alpha):
+    """The perplexity was nan."""
+    with pytest.raises(ValueError, match="doc_topic_prior=.* is not allowed"):
+        document_completion_perplexity(np.ones((2, 3)), np.ones((2, 3)), doc_topic_prior=alpha)
+
+
+@pytest.mark.filterwarnings("error")
+def test_rounded_counts_and_words_that_no_topic_has():
+    phi, X = topics(), documents(topics())[:20]
+    rounded = 0.1 * (10.0 * X) * (1.0 + 1e-15)  # 0.1 * 30 is not 3
+    found = [document_completion_perplexity(phi, each, random_state=0) for each in (X, rounded)]
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
+    assert document_completion_perplexity([[1.0, 1.0, 0.0]], np.full((2, 3), 4)) == np.inf
 
 
 # words --------------------------------------------------------------------------------------------

@@ -185,6 +185,31 @@ def test_a_log_density_alone_fits_and_scores():
     assert np.isfinite(reg.predict_log_density(X, y)).all()
 
 
+@cases(
+    "distribution, missing",
+    [
+        (lambda f: td.Cauchy(f[:, 0], 0.3), "mean"),
+        (lambda f: td.Pareto(torch.tensor(0.01).to(f), 0.5 + 0.1 * f[:, 0].sigmoid()), "mean"),
+        (lambda f: td.StudentT(1.5, f[:, 0], 0.3), "variance"),
+    ],
+)
+def test_distributions_without_moments(distribution, missing):
+    """torch's are nan or infinite: fits ended with the advice of a smaller step size."""
+    y = np.exp(X[:, 0])
+    reg = BayesianMLPRegressor(likelihood=TorchLikelihood(distribution), **NETWORK).fit(X, y)
+    with pytest.raises(ValueError, match=f"is not allowed with this .* has no {missing}"):
+        reg.predict(X, return_std=True)
+    assert np.isfinite(reg.predict_log_density(X, y)).all()
+    if missing == "variance":  # nor has torch's Student distribution a cdf
+        assert np.isfinite(reg.predict(X)).all()
+        return
+    levels = [0.05, 0.5, 0.9]
+    found = reg.predict_quantiles(X[:3], levels)
+    for row, quantiles in zip(X[:3], found, strict=True):
+        survival = reg.predict_survival(row[None], quantiles)[0]
+        np.testing.assert_allclose(1.0 - survival, levels, atol=1e-6)
+
+
 # refusals -----------------------------------------------------------------------------------------
 
 
@@ -219,5 +244,8 @@ def test_a_distribution_without_a_cdf_says_what_to_use():
 
     y = RNG.uniform(0.1, 0.9, 40)
     reg = BayesianMLPRegressor(likelihood=TorchLikelihood(beta), **NETWORK).fit(X, y)
-    with pytest.raises(ValueError, match=r"predict_quantiles is not .* Beta has no cdf.*sample_y"):
+    with pytest.raises(
+        ValueError,
+        match=r"predict_quantiles or predict_survival is not .* Beta has no cdf.*sample_y",
+    ):
         reg.predict_interval(X)

@@ -67,6 +67,9 @@ class LogJoint:
             )
         self._target = Target(model.bound(data), data, dtype=problem.dtype, device=problem.device)
         self.n_parameters, self.n_rows = model.n_parameters, data.n_rows
+        # theta does not have all blocks of draws: learned scales may be integrated out
+        blocks = self._blocks(np.zeros((1, self.n_parameters)))
+        self._names = [name for name, values in blocks.items() if np.isfinite(values).all()]
 
     def __repr__(self) -> str:
         return f"LogJoint(n_parameters={self.n_parameters}, n_rows={self.n_rows})"
@@ -124,14 +127,17 @@ class LogJoint:
 
     def unpack(self, theta: Tensor) -> dict[str, Array]:
         """Arrays of the parameters by name, as in ``posterior_``; several positions come first."""
-        model, kind = self._target.model, self._positions(theta).detach().cpu().numpy()
-        recorded = np.full((len(kind), model.n_kept - model.n_parameters), np.nan, kind.dtype)
-        parts = model.unpack(np.hstack([kind, recorded]))
+        parts = self._blocks(self._positions(theta).detach().cpu().numpy())
         return {
-            name: values.reshape(*theta.shape[:-1], *values.shape[1:])
-            for name, values in parts.items()
-            if name not in model.recorded
+            name: parts[name].reshape((*theta.shape[:-1], *parts[name].shape[1:]))
+            for name in self._names
         }
+
+    def _blocks(self, positions: Array) -> dict[str, Array]:
+        """Blocks of draws with some positions, and nan for what is recorded beside them."""
+        model = self._target.model
+        recorded = np.full((len(positions), model.n_kept - model.n_parameters), np.nan)
+        return model.unpack(np.hstack([positions, recorded.astype(positions.dtype)]))
 
     def _positions(self, theta: Any) -> Tensor:
         if not isinstance(theta, Tensor) or theta.ndim not in (1, 2):

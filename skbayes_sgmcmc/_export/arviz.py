@@ -108,7 +108,10 @@ def to_arviz(
         y = y.toarray() if sp.issparse(y) else y
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
-        groups["observed_data"] = {"y": np.asarray(y)[rows]}
+        observed = np.asarray(y)[rows]
+        if observed.shape[1:] == (1,) and not getattr(estimator, "_y_shape", ()):
+            observed = observed[:, 0]  # a table of one column, as new targets have it
+        groups["observed_data"] = {"y": observed}
         if n_predictive:
             new = _new_targets(estimator, X, chosen, n_predictive, rng)
             groups["posterior_predictive"] = {"y": new[:, :, rows]}

@@ -57,6 +57,7 @@ class ModuleEstimator(LastLayer):
     # parameters -----------------------------------------------------------------------------------
 
     _checks: ClassVar[dict[str, Check]] = {"prior": check_any_prior}
+    _read_with_draws: tuple[str, ...] = ("input_shape",)
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

@@ -12,6 +12,8 @@ from .._conversion import is_dataset
 from .._data.images import flat_rows, shape_in
 from .._data.layout import PLAIN, Field, Layout, as_array, is_several, of_sequence
 from .._exceptions import not_allowed
+from .._table_columns import as_array as values_of_column
+from .._table_columns import column_names, is_table
 from .._validation import check_sizes
 
 
@@ -56,15 +58,20 @@ def by_name(X: Any, module: Any) -> Any:
     """A table with a column for each argument of the module, as a mapping of columns."""
     from ..models.networks.module import argument_names
 
-    columns = list(getattr(X, "columns", ()))
+    columns = column_names(X, 0) if is_table(X) else []
     named = len(columns) > 1 and set(columns) <= set(argument_names(module))
-    return {name: X[name].to_numpy() for name in columns} if named else X
+    return _columns(X) if named else X
+
+
+def _columns(X: Any) -> dict[str, Any]:
+    """The columns of a table, as arrays."""
+    return {name: values_of_column(X[name]) for name in column_names(X, 0)}
 
 
 def flat(X: Any, layout: Layout, row_shape: Callable[[], Any], input_shape: Any) -> Any:
     """X as rows of numbers."""
-    if layout.several and hasattr(X, "columns"):
-        X = {name: X[name].to_numpy() for name in X.columns}
+    if layout.several and is_table(X):
+        X = _columns(X)
     if layout.several or is_several(X):
         return layout.flat(X)
     shape = shape_in(X)

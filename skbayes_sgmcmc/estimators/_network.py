@@ -371,6 +371,8 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
 class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors with a likelihood that depends on the outputs of a network."""
 
+    # it decides on the noise: that of "auto", and whether the sigma of spikes is the noise
+    _read_with_draws: tuple[str, ...] = ("prior",)
     #: outputs beyond which means are linear in them, for a logarithmic link
     _y_bend: Array
 

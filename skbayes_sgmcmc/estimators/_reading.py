@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
+
+from sklearn.base import BaseEstimator
 
 from .._exceptions import NOT_ALLOWED, not_allowed, warn
 from .._validation import check_is_fitted
@@ -13,9 +16,21 @@ OTHER_CALL = "a-later-call-of-partial_fit-differs"
 
 
 def parameters(estimator: Any) -> dict[str, Any]:
-    """The parameters that the classes of an estimator name, as they are now."""
+    """The parameters that the classes of an estimator name, as they are now.
+
+    Objects with parameters of their own are copies, because ``set_params`` changes these in place.
+    """
     names = (vars(kind).get("_read_with_draws", ()) for kind in type(estimator).__mro__)
-    return {name: getattr(estimator, name) for some in names for name in some}
+    values = {name: getattr(estimator, name) for some in names for name in some}
+    return {k: copy.copy(v) if isinstance(v, BaseEstimator) else v for k, v in values.items()}
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Whether two values of a parameter are equal, as far as their texts say."""
+    if isinstance(now, BaseEstimator) and type(now) is type(before):
+        parts = now.get_params(deep=False), before.get_params(deep=False)
+        return all(_same(*pair) for pair in zip(*(each.values() for each in parts), strict=True))
+    return now is before or repr(now) == repr(before)
 
 
 def check_fitted(estimator: Any) -> None:
@@ -39,7 +54,7 @@ def check_same(estimator: Any, section: str = NOT_ALLOWED) -> None:
     """Raise ``ValueError`` if one of the parameters is not what it was in the fit, if any."""
     for name, now in parameters(estimator).items():
         before = estimator._fitted_with.get(name, now)
-        if now is not before and repr(now) != repr(before):
+        if not _same(now, before):
             raise not_allowed(
                 f"{name}={now!r} is not allowed here: the draws are those of a fit with "
                 f"{name}={before!r}. Give this value again, or call fit.",

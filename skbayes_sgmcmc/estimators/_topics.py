@@ -9,12 +9,12 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
 from .._arrays import Array
 from .._data.kept_rows import KeptRows
+from .._data.word_counts import word_counts
 from .._draws.alignment import matched
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
@@ -31,14 +31,13 @@ from .._validation import (
 from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
 from ._parameters import Check, choice, unless
+from ._reading import check_fitted
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
     from ._fitting import Task
 
 
-#: relative distance to a whole number that is rounding, in single precision too
-WHOLE = 1e-6
 #: number of draws that predictions average
 PREDICTION_DRAWS = 20
 
@@ -84,13 +83,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
             dtype=(np.float64, np.float32),
             ensure_non_negative=True,
         )
-        X = sp.csr_matrix(X, copy=True)
-        X.sum_duplicates()
-        X.eliminate_zeros()
-        # 3 + 4e-16, which is 0.1 * 30 in floating point, is three words, not four of weight 3/4
-        whole = np.rint(X.data)
-        X.data = np.where(np.abs(X.data - whole) <= WHOLE * whole, whole, X.data)
-        self._check_length(X)
+        X = word_counts(X)
         if fitting and X.nnz == 0:
             raise not_allowed(
                 "X has no words: every count is zero. Give at least one document with words."
@@ -102,20 +95,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "counts-are-not-whole-numbers",
             )
         return X
-
-    @staticmethod
-    def _check_length(X: Any) -> None:
-        """Refuse documents if counts of their topics would not be exact in single precision."""
-        with np.errstate(over="ignore"):
-            lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-        worst = int(lengths.argmax())
-        if not lengths[worst] <= BOUNDS.whole:
-            raise not_allowed(
-                f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
-                f"{BOUNDS.whole:,} can't be counted in single precision; divide the counts by "
-                "a constant, or split the document.",
-                "numbers-are-too-large-or-too-small",
-            )
 
     def _in_order(self, draws: dict[str, Array], previous: Any) -> dict[str, Array]:
         new, reference = draws["components"], None
@@ -322,7 +301,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         array of shape (n_samples, n_components)
             Proportions; each row sums to one.
         """
-        check_is_fitted(self, "posterior_")
+        check_fitted(self)
         X = self._validate_counts(X)
         out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
         chosen, weights = self._chosen(PREDICTION_DRAWS)
@@ -379,7 +358,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         """
         from ..models.topics.completion import completion_perplexity
 
-        check_is_fitted(self, "posterior_")
+        check_fitted(self)
         check_int("n_draws", n_draws)
         X = self._validate_counts(X)
         chosen, weights = self._chosen(n_draws)

@@ -228,6 +228,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         "n_components": _check_layers,
     }
     _by_topic = ("r", "weights_1", "biases_1")
+    _read_with_draws = ("success_probability",)
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ class PredictiveCheckDisplay(Display):
         check_int("n_samples", n_samples, low=2)
         last, X = last_step(estimator, X)
         y = one_output(last, X, y)
-        new = last.sample_y(X, n_samples, random_state).reshape(X.shape[0], n_samples)
+        new = last.sample_y(X, n_samples, random_state).reshape(len(y), n_samples)
         edges = np.linspace(y.min(), y.max(), n_bins + 1)
         if (y == np.floor(y)).all() and (new == np.floor(new)).all():  # counts
             step = max(1, int(np.ceil((y.max() - y.min() + 1.0) / n_bins)))

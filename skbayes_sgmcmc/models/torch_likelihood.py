@@ -18,6 +18,9 @@ from .._validation import check_int
 from .likelihoods import Likelihood
 from .predictive import Predictive
 
+#: parts of a distribution that need not exist
+MOMENTS = "mean", "variance"
+
 
 class TorchLikelihood(BaseEstimator):
     r"""Any distribution of targets given a network's outputs, as the ``likelihood`` of a regressor.
@@ -30,8 +33,9 @@ class TorchLikelihood(BaseEstimator):
         is a tensor of shape (rows, n_outputs); y and log_prob(y) have the shape (rows,), or (rows,
         n_targets) if ``y`` has several columns. Densities of several targets are multiplied. For
         predictions, the object also needs ``mean`` and ``variance``, for quantiles and intervals
-        ``cdf(y)``, and for new observations ``sample()``. Files of fitted estimators can only hold
-        functions that can be imported, not lambdas.
+        ``cdf(y)`` (and ``icdf(q)``, if there is no variance, as of Cauchy's distribution), and for
+        new observations ``sample()``. Files of fitted estimators can only hold functions that can
+        be imported, not lambdas.
     n_outputs : int, default=1
         Number of outputs of the network.
 
@@ -84,7 +88,7 @@ class DistributionLikelihood(Likelihood):
     def has_moments(self) -> bool:  # type: ignore[override]
         zeros = torch.zeros(1, 1, self.n_outputs, dtype=torch.float64)
         distribution = made(self.given.distribution, zeros)
-        return all(part_of(distribution, name) is not None for name in ("mean", "variance"))
+        return all(has_part(distribution, name) for name in MOMENTS)
 
     def __init__(self, given: TorchLikelihood, n_targets: int):
         self.given, self.n_targets = given, n_targets
@@ -169,7 +173,7 @@ class FromTorch(Predictive):
     def cdf(self, y: Array) -> Array:
         distribution, targets = self._made(), self._targets(y)
         inside, allowed = supported(distribution, targets)
-        self._asked("cdf", "predict_quantiles")
+        self._asked("cdf", "predict_quantiles or predict_survival")
         found = distribution.cdf(allowed)
         beyond = (targets > allowed).to(found.dtype)  # above the support, or below
         return np.asarray(self._shaped(found.where(inside, beyond)))
@@ -180,9 +184,26 @@ class FromTorch(Predictive):
             torch.manual_seed(int(rng.randint(2**31)))
             return np.asarray(self._shaped(draw()))
 
+    def length(self) -> Array:
+        if self._has("variance"):
+            return super().length()
+        low, high = (self._quantile(q) for q in (0.25, 0.75))
+        return np.asarray(high - low)
+
+    def bounds(self, q: float) -> tuple[Array, Array]:
+        if self._has("variance"):
+            return super().bounds(q)
+        quantile = self._quantile(q)
+        return quantile, quantile
+
+    def _quantile(self, q: float) -> Array:
+        """Quantiles of distributions without a variance, which has no bounds of them."""
+        found = self._asked("icdf", "predict_quantiles")
+        return np.asarray(self._shaped(found(torch.as_tensor(q, dtype=torch.float64))))
+
     def parameters(self) -> Iterator[Array]:
         yield self.outputs
-        if part_of(self._made(), "mean") is not None:
+        if self._has("mean"):
             yield self.mean()
 
     def numpy(self) -> Self:
@@ -201,12 +222,16 @@ class FromTorch(Predictive):
         shaped = values.reshape(*self.outputs.shape[:2], self.n_targets)
         return shaped if isinstance(self.outputs, Tensor) else shaped.numpy()
 
+    def _has(self, name: str) -> bool:
+        """Whether the distribution has a part, at outputs of zero."""
+        zeros = torch.zeros(1, 1, self.outputs.shape[2], dtype=torch.float64)
+        return has_part(made(self.distribution, zeros), name)
+
     def _asked(self, name: str, method: str) -> Any:
         """A part of the distribution that a method of estimators needs."""
         distribution = self._made()
-        found = part_of(distribution, name)
-        if found is not None:
-            return found
+        if self._has(name):
+            return getattr(distribution, name)
         raise not_allowed(
             f"{method} is not allowed with this likelihood: {type(distribution).__name__} has no "
             f"{name}. Give a distribution that has it, or use sample_y or predict_log_density.",
@@ -219,14 +244,22 @@ def made(distribution: Callable[[Tensor], Any], outputs: Tensor) -> Any:
     return distribution(outputs.reshape(-1, outputs.shape[2]))
 
 
-def part_of(distribution: Any, name: str) -> Any:
-    """An attribute or a method of a distribution; None if it has none."""
+def has_part(distribution: Any, name: str) -> bool:
+    """Whether a distribution has an attribute or a method.
+
+    torch's distributions have all of them, but may not implement them. Means and variances that do
+    not exist are nan or infinite there, such as those of Cauchy.
+    """
     with contextlib.suppress(NotImplementedError, AttributeError):
         found = getattr(distribution, name)
-        if name == "cdf":  # torch's distributions have the method, but may not implement it
-            found(distribution.mean)
-        return found
-    return None
+        if name in MOMENTS:
+            return bool(torch.isfinite(found).all())
+        if name == "cdf":
+            found(torch.nan_to_num(distribution.mean))
+        if name == "icdf":
+            found(torch.as_tensor(0.5))
+        return True
+    return False
 
 
 def supported(distribution: Any, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,9 +11,10 @@ import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
 from ..._arrays import Array
+from ..._data.word_counts import word_counts
 from ..._exceptions import not_allowed
 from ..._limits import LIMITS
-from ..._validation import check_random_state
+from ..._validation import check_array, check_random_state, check_scale
 
 #: number of fixed-point steps for the proportions of a document
 STEPS = 20
@@ -105,7 +106,8 @@ def mean_log_probability(
     ):
         probability += weight * word_probabilities(topics, proportions, held_out)
         total += weight
-    logs = np.log(probability / total)
+    with np.errstate(divide="ignore"):  # a word that no topic has: the perplexity is infinite
+        logs = np.log(probability / total)
     return float(logs @ held_out.data / held_out.data.sum())
 
 
@@ -165,12 +167,13 @@ def document_completion_perplexity(
     Returns
     -------
     float
-        The perplexity.
+        The perplexity; infinite if a word of a second half has the probability zero.
 
     Raises
     ------
     ValueError
-        No document has two words, or ``topics`` are not allowed.
+        No document has two words, or an argument is not allowed, such as an X with other words than
+        the topics.
 
     Examples
     --------
@@ -183,14 +186,26 @@ def document_completion_perplexity(
     >>> round(document_completion_perplexity(topics, X, doc_topic_prior=0.01), 2)
     2.01
     """
-    draws = np.asarray(topics, dtype=float)
+    draws = check_array(
+        topics, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name="topics"
+    )
     draws = draws[None] if draws.ndim == 2 else draws
     if draws.ndim != 3 or not (draws.sum(2) > 0).all() or draws.min() < 0:
         raise not_allowed(
             f"topics of shape {np.shape(topics)} is not allowed: give an array (n_topics, n_words) "
             "or (n_draws, n_topics, n_words) of numbers >= 0, not all zero in any row."
         )
-    alpha = 1.0 / draws.shape[1] if doc_topic_prior is None else float(doc_topic_prior)
+    X = check_array(
+        X, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True, input_name="X"
+    )
+    if X.shape[1] != draws.shape[2]:
+        raise not_allowed(
+            f"X of shape {X.shape} is not allowed with topics of {draws.shape[2]} words: give the "
+            "counts of the words of the topics, in the same order."
+        )
+    X, alpha = word_counts(X), 1.0 / draws.shape[1]
+    if doc_topic_prior is not None:
+        alpha = check_scale("doc_topic_prior", doc_topic_prior)
 
     def each(observed: Any) -> Iterable[tuple[Array, Array]]:
         for one in draws:
