@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -266,31 +267,37 @@ class Chains:
         self.evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
         per_step = len(self.phi) * self.minibatches.size * self.target.model.row_products
         at_once = max(LIMITS.least_steps, int(LIMITS.waited_products / per_step))
+        k = np.arange(first, first + count)
+        new = self._changes(k)
+        new[1:] |= (np.diff(etas) != 0.0) | (np.diff(temperatures) != 0.0)
+        ends = [*np.flatnonzero(new).tolist(), count]
+        burn_in = self.plan.burn_in
+        progress = np.where(k < burn_in, k / max(burn_in, 1), 1.0)
         while start < count:
-            stop, most = start + 1, min(count, start + at_once)
-            same = etas[start], temperatures[start]
-            while stop < most and (etas[stop], temperatures[stop]) == same:
-                if self._changes(first + stop):
-                    break
-                stop += 1
+            stop = min(start + at_once, ends[bisect_right(ends, start)])
             step.xi = normals[:, start:stop].contiguous()
             self._set_scale(etas[start], temperatures[start])
             self._set_progress(first + start)
             if start == 0:
                 self._prepare()
-            step.all_progress = np.array([self._progress(first + i) for i in range(start, stop)])
+            step.all_progress = progress[start:stop]
             found = self.engine.block(self.sampler, self.phi, self._state, step, self.evaluator)
             # the latent variables of the last of these steps are yet to be drawn
             self._keep(found[:, np.flatnonzero(keep[start : stop - 1])], etas[start])
             self._finish(first + stop - 1, keep[stop - 1])
             start = stop
 
-    def _changes(self, k: int) -> bool:
-        """Whether the target of step k may be another than that of the step before."""
+    def _changes(self, k: Array) -> Array:
+        """Whether the targets of steps k may be others than those of the steps before."""
         model = self.target.model
-        if model.after_step is not None and (k - 1) % model.after_every == 0:
-            return True
-        return k <= self.plan.burn_in and model.anneals(*self._annealed(k))
+        found = np.zeros(len(k), dtype=bool)
+        if model.after_step is not None:
+            found |= (k - 1) % model.after_every == 0
+        # without annealing, the first step changes all
+        last = self.plan.burn_in if self.plan.annealed else 1
+        for i in np.flatnonzero(k <= last).tolist():
+            found[i] |= model.anneals(*self._annealed(int(k[i])))
+        return found
 
     def _finish(self, k: int, keep: bool) -> None:
         """Let the model draw its latent variables after step k, and keep what it leaves."""
