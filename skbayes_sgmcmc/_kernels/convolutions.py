@@ -66,7 +66,7 @@ def convolve(theta, images, memory, activation, z, bits, last):
                         wins = member == 0 or z[o, r] > best[r] or z[o, r] != z[o, r]
                         best[r] = z[o, r] if wins else best[r]
                         winner[r] = number if wins else winner[r]
-        activate(after, n_pixels * n_out, activation, bits, after)
+        activate(after, n_pixels * n_out, activation, bits)
         at += (n_in + 1) * n_out
     return at
 
@@ -80,8 +80,8 @@ def pull_back(theta, images, memory, last, activation, delta, g, at, slope):
         s = len(shapes) - 1 - back
         n_pixels, n_members, n_out, n_in = shapes[s, 0], shapes[s, 1], shapes[s, 2], shapes[s, 3]
         after = units[s + 1] if back else last
-        before, below = slopes[s % 2], slopes[1 - s % 2]
-        times_slope(before if back else delta, after, n_pixels * n_out, activation, before)
+        before, below = slopes[s % 2] if back else delta, slopes[1 - s % 2]
+        times_slope(before, after, n_pixels * n_out, activation)
         if s:
             below[: shapes[s - 1, 0] * shapes[s - 1, 2]] = ZERO
         at -= (n_in + 1) * n_out

@@ -140,12 +140,12 @@ def add_sums(g, n, slope, at):
 
 
 @part
-def activate(z, n, activation, bits, out):
-    """Write a(z) of ``n`` units to ``out``."""
+def activate(z, n, activation, bits):
+    """Replace z of ``n`` units by a(z)."""
     for j in range(n):
         if activation == RELU:
             for r in range(ROWS):  # what is not a number stays what it is
-                out[j, r] = ZERO if z[j, r] < ZERO else z[j, r]
+                z[j, r] = ZERO if z[j, r] < ZERO else z[j, r]
         else:  # tanh z = 2 logistic(2 z) - 1
             factor = -TWO if activation == TANH else -ONE
             for r in range(ROWS):
@@ -153,19 +153,19 @@ def activate(z, n, activation, bits, out):
             exp_all(z[j], bits)
             for r in range(ROWS):
                 h = ONE / (ONE + z[j, r])
-                out[j, r] = TWO * h - ONE if activation == TANH else h
+                z[j, r] = TWO * h - ONE if activation == TANH else h
 
 
 @part
-def times_slope(z, h, n, activation, out):
-    """Write z times da/dz to ``out``, given h = a."""
+def times_slope(z, h, n, activation):
+    """Multiply z by da/dz, given h = a."""
     for j in range(n):
         if activation == RELU:
             for r in range(ROWS):
-                out[j, r] = ZERO if h[j, r] <= ZERO else z[j, r]
+                z[j, r] = ZERO if h[j, r] <= ZERO else z[j, r]
         elif activation == TANH:
             for r in range(ROWS):
-                out[j, r] = z[j, r] * (ONE - h[j, r] * h[j, r])
+                z[j, r] *= ONE - h[j, r] * h[j, r]
         else:
             for r in range(ROWS):
-                out[j, r] = z[j, r] * h[j, r] * (ONE - h[j, r])
+                z[j, r] *= h[j, r] * (ONE - h[j, r])

@@ -170,7 +170,8 @@ def add_gradient(theta, rows, images, slope, total):
         memory = workspace(images[0], x.shape[2])
         widest = max(widest, images[0][:, 2].max())
     h = np.empty((n_layers, widest, ROWS), np.float32)
-    z = np.empty((widest, ROWS), np.float32)
+    # likelihoods use two more rows of g, and the two change places
+    z = np.empty((widest + 2, ROWS), np.float32)
     g = np.empty((widest + 2, ROWS), np.float32)
     targets = np.empty((y.shape[2], ROWS), np.float32)
     codes = np.empty((labels.shape[2], ROWS), np.int64)
@@ -193,13 +194,14 @@ def add_gradient(theta, rows, images, slope, total):
                 at = convolve(theta[c], images, memory, activation, z, bits, h[0])
             for layer in range(n_layers):
                 n_in, n_out = sizes[layer], sizes[layer + 1]
+                out = h[layer + 1] if layer < n_layers - 1 else z
                 for j in range(n_out):
-                    z[j] = theta[c, at + n_in * n_out + j]
+                    out[j] = theta[c, at + n_in * n_out + j]
                 ins, outs = (at, n_out), EVERY
-                add_products(theta[c], n_out, outs, n_in, ins, h[layer], EVERY, z, EVERY)
+                add_products(theta[c], n_out, outs, n_in, ins, h[layer], EVERY, out, EVERY)
                 at += (n_in + 1) * n_out
                 if layer < n_layers - 1:
-                    activate(z, n_out, activation, bits, h[layer + 1])
+                    activate(out, n_out, activation, bits)
             likelihood(z, targets, codes, own, theta[c], at, w, share[c], log_p, bits, g, slope[c])
             for r in range(ROWS):
                 total[c] += w[r] * log_p[r]
@@ -215,7 +217,8 @@ def add_gradient(theta, rows, images, slope, total):
                         z[i] = ZERO
                     add_products(theta[c], n_in, ins, n_out, outs, g, EVERY, z, EVERY)
                 if layer:
-                    times_slope(z, h[layer], n_in, activation, g)
+                    times_slope(z, h[layer], n_in, activation)
+                    g, z = z, g
             if images is not None:
                 pull_back(theta[c], images, memory, h[0], activation, z, g, at, slope[c])
 
