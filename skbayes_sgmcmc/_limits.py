@@ -110,7 +110,7 @@ class Limits:
     worth_fusing: int = 2**38
     worth_latents: int = 2 * 10**8
     latent_numbers: int = 20_000
-    #: most latent variables that are drawn in every step (docs/results/text.md)
+    #: most latent variables that are drawn in every step (docs/project/performance.md)
     many_latents: int = 10_000
     worth_words: int = 5000
     #: fewest numbers of all draws that compiled code summarises

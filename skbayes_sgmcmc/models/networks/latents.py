@@ -23,7 +23,7 @@ LEAST_DELTA = 1e-35
 #: width of the proposals of sigma relative to the target; above 1 so that the tails are reached
 PROPOSAL_WIDTH = 1.5
 #: number of steps from one draw of many latent variables to the next: in so few, coefficients move
-#: little, and a draw takes as long as the rest of a step (docs/results/text.md)
+#: little, and a draw takes as long as a third of a step (docs/project/performance.md)
 SELDOM = 4
 TINY = float(np.finfo(np.float64).tiny)
 
