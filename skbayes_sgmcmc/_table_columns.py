@@ -27,7 +27,7 @@ def is_table(values: Any) -> bool:
 
 
 def as_table(X: Any) -> Any:
-    """Batches of pyarrow as tables, of which alone scikit-learn reads the names; others as given.
+    """Batches of pyarrow as tables, since scikit-learn reads names from these; others as given.
 
     Later columns would otherwise be found by their places, whatever they are called.
     """

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import jit
+from . import jit, part
+
+
+@part
+def slope_of(f, target, classes, precision, one):
+    """The derivative of -log p(y | f) in f; ``one`` is 1 in the precision of the parameters."""
+    if classes:
+        return one / (one + np.exp(-f)) - target
+    return (f - target) * precision
 
 
 @jit
@@ -27,10 +35,7 @@ def gradient(theta, x, y, weight, sigma, classes, scale, out):
             row, f = rows[b], at[last]
             for j in range(len(row)):
                 f += row[j] * at[j]
-            if classes:
-                slope = one / (one + np.exp(-f)) - number(targets[b])
-            else:
-                slope = (f - number(targets[b])) * precision
+            slope = slope_of(f, number(targets[b]), classes, precision, one)
             weighted = factor * slope
             if len(weight):
                 weighted *= number(weight[c if len(weight) > 1 else 0, b])
@@ -59,10 +64,7 @@ def sparse_gradient(theta, rows, y, weight, sigma, classes, scale, out):
             row, f = chosen[first + b], at[last]
             for k in range(starts[row], starts[row + 1]):
                 f += values[k] * at[columns[k] - before]
-            if classes:
-                slope = one / (one + np.exp(-f)) - number(targets[b])
-            else:
-                slope = (f - number(targets[b])) * precision
+            slope = slope_of(f, number(targets[b]), classes, precision, one)
             weighted = factor * slope
             if len(weight):
                 weighted *= number(weight[0 if shared else c, b])

@@ -458,7 +458,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         return self.posterior_
 
     def _with_coef(self) -> PosteriorSamples:
-        """The draws, among which are those of the coefficients, "coef", if the model is linear."""
+        """The draws, with those of the coefficients as "coef" if the model is linear."""
         return self.posterior_
 
     def _ratio_title(self) -> str:

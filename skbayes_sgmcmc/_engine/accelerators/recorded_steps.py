@@ -92,7 +92,7 @@ class StepRecorder:
             self._place.add_(1)
         elif not chains.evaluator.batch.fields:
             chains.evaluator.batch = next(chains.minibatches.chunk(None, 1, chains.rng))
-        del chains.last_step.xi  # whose memory the next ones may take
+        del chains.last_step.xi  # the next ones may take its memory
         chains.last_step.xi = chains.rng.normal(chains.phi.shape[1], dtype=chains.phi.dtype)
 
     def move(self, integrator: Any = None) -> None:
