@@ -304,8 +304,9 @@ class SparseDesign(Field):
         column = x.indices
         if chains > 1:
             # SciPy would copy numbers that are longer than they need to be
-            kind = sp.get_index_dtype(maxval=chains * self.shape[1])
-            blocks = np.repeat(np.arange(chains, dtype=kind) * kind(self.shape[1]), size)
+            short = chains * self.shape[1] <= np.iinfo(np.int32).max
+            starts = np.arange(chains, dtype=np.int32 if short else np.int64) * self.shape[1]
+            blocks = np.repeat(starts, size)
             column = column + np.repeat(np.tile(blocks, len(indices)), np.diff(x.indptr))
         values = x.data.astype(dtype_name(self.dtype), copy=False)
         return sp.csr_matrix((values, column, x.indptr), (x.shape[0], chains * self.shape[1]))
