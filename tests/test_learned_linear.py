@@ -244,6 +244,26 @@ def test_sparse_rows_streams_and_options():
         assert stream.score(X, y) > 0.9 and np.isfinite(stream.posterior_["scale"]).all()
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+def test_rare_words_have_the_prior_of_frequent_ones(kind):
+    """A word of one document and one of eight have coefficients of about the same spread.
+
+    The prior is the same, and eight rows say little more than one. With units of one over each
+    word's own sd, the prior sd of the rarer word was sqrt(8) times as large, and so was nearly the
+    posterior's. A column of other numbers, here of incomes, has a unit of its own.
+    """
+    rng = np.random.default_rng(0)
+    X, y = np.zeros((200, 40)), rng.integers(0, 2, 200)
+    for j in range(40):
+        X[rng.permutation(200)[: 1 if j < 20 else 8], j] = 1.0
+    X = np.column_stack([X, 1e5 * rng.exponential(size=200)])
+    clf = BayesianLogisticRegression(prior_scale="learned", random_state=0).fit(kind(X), y)
+    sd = clf.posterior_.pooled("coef").std(axis=0).ravel()
+    once, often = sd[:20].mean(), sd[20:40].mean()
+    assert 0.9 < once / often < 2.2
+    assert 1e-7 < sd[40] < 1e-5  # a tenth of a unit of its spread and more
+
+
 @tiny_fits
 def test_ratios_of_odds_and_temperature_zero():
     """exponentiate=True has medians of ratios. At temperature 0 the scale is that of its mode."""

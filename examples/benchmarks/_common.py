@@ -273,6 +273,16 @@ def load_documents(name):
     return parts[0], parts[1], vocabulary
 
 
+def load_newsgroups():
+    """20 Newsgroups: word counts and group of training and of test documents, and groups' names."""
+    with open_npz("20news_bow") as data:
+        if data is None:
+            raise SystemExit("Set SKBAYES_DATA to a folder that holds 20news_bow.npz.")
+        ends, n_words = ("_train", "_test"), len(data["vocab"])
+        parts = [(_counts(data, end, n_words), data[f"y{end}"].astype(int)) for end in ends]
+        return *parts, [str(name) for name in data["groups"]]
+
+
 def _counts(data, end, n_words):
     counts, indices, indptr = (data[f"{field}{end}"] for field in ("counts", "indices", "indptr"))
     arrays = (counts.astype(float), indices.astype(np.int32), indptr.astype(np.int32))

@@ -82,12 +82,14 @@ def cifar10():
 
 
 def documents(parts, n_words=500, n_topics=10):
-    """Word counts of documents, each of which has few topics of few words."""
+    """Word counts of documents, of few topics with few words; groups are main topics."""
     rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(n_words, 0.05), n_topics)
     data = {"vocab": np.array([f"word{w}" for w in range(n_words)])}
+    data["groups"] = np.array([f"group{topic}" for topic in range(n_topics)])
     for end, n in parts.items():
-        p = rng.dirichlet(np.full(n_topics, 0.2), n) @ topics
+        weights = rng.dirichlet(np.full(n_topics, 0.2), n)
+        p, data[f"y{end}"] = weights @ topics, weights.argmax(axis=1)
         counts = np.stack([rng.multinomial(100, row / row.sum()) for row in p])
         data[f"counts{end}"] = counts[counts > 0]
         data[f"indices{end}"] = np.nonzero(counts)[1]

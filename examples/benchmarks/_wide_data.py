@@ -6,8 +6,7 @@ standard deviation. ``random_table(seed)`` draws a source, an encoding and a siz
 """
 
 import numpy as np
-from _common import load_a9a, load_australian, load_uci, open_npz
-from scipy.sparse import csr_matrix
+from _common import load_a9a, load_australian, load_newsgroups, load_uci, open_npz
 from sklearn import datasets
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.model_selection import train_test_split
@@ -51,13 +50,7 @@ def source(name):
 
 def words(n_groups=5):
     """Counts of words in articles of the first groups."""
-    with open_npz("20news_bow") as data:
-        if data is None:
-            raise SystemExit("Set SKBAYES_DATA to a folder that holds 20news_bow.npz.")
-        indptr = data["indptr_train"].astype(np.int64)
-        n_words = int(data["indices_train"].max()) + 1
-        parts = (data["counts_train"].astype(float), data["indices_train"].astype(int), indptr)
-        X, y = csr_matrix(parts, shape=(len(indptr) - 1, n_words)), data["y_train"].astype(int)
+    (X, y), *_ = load_newsgroups()
     return X[y < n_groups], y[y < n_groups]
 
 

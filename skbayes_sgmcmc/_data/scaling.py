@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from .._arrays import Array
@@ -20,6 +21,9 @@ SD_OVER_MAD = 1.4826
 NORMAL_QUARTILES = 1.349
 #: features have the same unit if their values are at most this many different ones
 MOST_VALUES = 256
+#: features that are mostly zero have the same unit if their other values are at most this many
+#: times larger or smaller than those of most of them
+ONE_UNIT = 30.0
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
@@ -128,10 +132,37 @@ def shared_scale(X: Array, scale: Array) -> Array:
     return np.where(varies, common.astype(scale.dtype), scale)
 
 
-def sparse_scale(X: Any, weight: Array | None) -> Array:
-    """Weighted standard deviations of the columns of a CSR matrix; 1 for constants."""
-    variance = mean_variance_axis(X, axis=0, weights=weight)[1]
-    return np.where(variance > 0.0, np.sqrt(variance), 1.0)
+def scale_of_effects(X: Any, weight: Array | None) -> Array:
+    """The scale of every feature for priors of its effect; 1 for constants.
+
+    It is the standard deviation, but one for all features with the same unit that are zero in most
+    rows, such as counts or weights of words and indicators: the root mean square of their standard
+    deviations. Otherwise the effect of a single word would be the larger, the rarer it is.
+    """
+    if sp.issparse(X):
+        center, variance = mean_variance_axis(X, axis=0, weights=weight)
+        scale = np.where(variance > 0.0, np.sqrt(variance), 1.0)
+    else:
+        center, scale = (each.astype(np.float64) for each in center_and_scale(X, weight))
+    share = _share_of_others(X, weight)
+    size = np.hypot(center, scale) / np.sqrt(share.clip(np.finfo(float).tiny))
+    rare = (share > 0.0) & (share < 0.5)
+    if rare.any():
+        relative = size / np.median(size[rare])
+        same = rare & (relative <= ONE_UNIT) & (relative >= 1.0 / ONE_UNIT)
+        scale[same] = np.sqrt(np.mean(np.square(scale[same])))
+    return scale
+
+
+def _share_of_others(X: Any, weight: Array | None) -> Array:
+    """Of every column, the share of rows by weight whose number is not zero."""
+    if sp.issparse(X):
+        found = X.copy()
+        found.data = (X.data != 0.0).astype(np.float64)
+        return np.asarray(mean_variance_axis(found, axis=0, weights=weight)[0])
+    weight = np.ones(len(X)) if weight is None else weight
+    blocks = _blocks(X) if _is_large(X) else [(slice(None), X)]
+    return np.asarray(sum(weight[rows] @ (x != 0.0) for rows, x in blocks) / weight.sum())
 
 
 def _unit(X: Array, axis: Any) -> Any:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._data.scaling import center_and_scale, sparse_scale
+from .._data.scaling import center_and_scale, scale_of_effects
 from .._draws import prediction
 from .._exceptions import listed, not_allowed, warn
 from .._limits import LIMITS
@@ -122,12 +122,12 @@ class LinearEstimator(SGMCMCEstimator):
         return None if each or len(names) == 1 else part, names
 
     def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array:
-        """Units of the coefficients: one over the sd of each feature, or 1 for constants."""
+        """Units of the coefficients: one over the scale of each feature."""
         if first or not hasattr(self, "_x_scale"):
-            sparse = sp.issparse(X)
-            scale = sparse_scale(X, weight) if sparse else center_and_scale(X, weight)[1]
-            scale = np.where(self._columns.numbers, scale, 1.0)  # indicators stay as they are
-            self._x_scale = np.asarray(scale, dtype=np.float64)
+            numbers = self._columns.numbers
+            self._x_scale = np.ones(len(numbers))  # indicators of categories stay as they are
+            x = X if numbers.all() else X[:, numbers]
+            self._x_scale[numbers] = scale_of_effects(x, weight)
         return 1.0 / self._x_scale
 
     def _run(self, task: Task) -> None:

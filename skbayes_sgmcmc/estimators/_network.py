@@ -18,7 +18,7 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 from .._arrays import Array
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
-from .._data.scaling import center_and_scale, sparse_scale
+from .._data.scaling import center_and_scale, scale_of_effects
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._limits import LIMITS
 from ..schedules import Schedule
@@ -181,7 +181,7 @@ class NetworkEstimator(SGMCMCEstimator):
             self._x_center, self._x_scale = np.zeros(1), np.ones(1)
             return
         if sp.issparse(X):  # not centred, so that zeros stay zeros
-            self._x_center, self._x_scale = np.zeros(1), sparse_scale(X, weight)
+            self._x_center, self._x_scale = np.zeros(1), scale_of_effects(X, weight)
             return
         self._x_center, self._x_scale = center_and_scale(X, weight)
 
