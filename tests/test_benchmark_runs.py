@@ -1,4 +1,4 @@
-"""Benchmarks that run on a GPU, and what is recorded of steps."""
+"""The benchmark that runs on a GPU: its cells, and processes that break."""
 
 import sys
 import types
@@ -51,6 +51,3 @@ if not broken.exists():
     assert (tmp_path / "gpu-broken.txt").read_text() == "bad\n"
     assert "bad" in (tmp_path / "gpu-failures.txt").read_text()
     assert (tmp_path / "done").exists()
-
-
-# steps that are recorded whole (gpu.py)
