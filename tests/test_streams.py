@@ -306,6 +306,18 @@ def test_gamma_variates(shape):
     assert stats.kstest(found.numpy(), stats.gamma(shape).cdf).pvalue > 1e-4
 
 
+def test_gamma_variates_of_a_chain_are_its_own():
+    """Whatever chains are beside it, whatever else it draws in between, and after a resumption."""
+    shapes = torch.linspace(0.1, 9.0, 8, dtype=torch.float64).view(2, 4)
+    both, alone, later = counted(1, 2), counted(2), counted(3)
+    first, second = both.gamma(shapes), both.gamma(shapes)
+    assert torch.equal(alone.gamma(shapes[1:])[0], first[1])
+    alone.normal(3, 5)
+    later.set_state(alone.get_state())
+    assert torch.equal(later.gamma(shapes[1:])[0], second[1])
+    assert not torch.equal(first, second)
+
+
 @pytest.mark.statistical
 @cases("n, size", [(12, 1), (9, 2), (17, 3), (5, 4), (4, 4)])
 def test_row_numbers_of_counters_are_exactly_uniform(n, size):
