@@ -148,11 +148,13 @@ class Limits:
     #: operations takes longer than they save; steps that are recorded are six times as fast as 16
     #: cores' from the smallest that was measured. Multiplications in a run, which take 16 cores the
     #: two seconds that CUDA needs to start; for predictions, which have no gradients, this many
-    #: times as many
+    #: times as many. Multiplications in a block of predictions where CUDA has started: at 2^35.5, a
+    #: GPU took half the time of 16 cores
     gpu_step: int = 2**24
     gpu_recorded_step: int = 2**20
     gpu_run: int = 2**38
     gpu_start: int = 8
+    gpu_prediction: int = 2**35
     #: steps of a run of unknown length; and multiplications of 16 cores in the time of one topic of
     #: one word on one core (8 ns), or a third of it
     default_steps: int = 6000

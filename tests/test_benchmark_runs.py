@@ -1,10 +1,11 @@
-"""Benchmarks that run on a GPU, and what is recorded of steps."""
+"""The benchmark that runs on a GPU: its cells, and processes that break."""
 
 import sys
 import types
 from pathlib import Path
 
 import pytest
+import torch
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 
@@ -26,6 +27,12 @@ def test_every_cell_of_an_order_exists(gpu, tmp_path):
     for order in gpu.ORDERS.values():
         assert len(set(order)) == len(order)
         assert set(order) <= known
+    from d4_mnist_fashion import PARTS
+    from p6_mnist_cnn500 import EXPERIMENT as P6
+
+    (_, methods, _), second = P6.plan[0], gpu.ORDERS["second"]
+    assert {f"experiments-p6-500-{method}-3" for method in methods} <= set(second)
+    assert {f"experiments-d4-{part}-sghmc_sa" for part in PARTS} <= set(second)
 
 
 @pytest.mark.parametrize("fault", ["break", "hang"])
@@ -53,4 +60,36 @@ if not broken.exists():
     assert (tmp_path / "done").exists()
 
 
-# steps that are recorded whole (gpu.py)
+def test_what_a_gpu_would_launch_and_move_is_counted(monkeypatch):
+    """Each operation is a kernel, and each number that it reads or writes counts; views do not."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _gpu_counts
+
+    with _gpu_counts.counted() as (device, counts):
+        x = torch.ones(8, 4, device=device)
+        counts.on = True
+        x.add_(1.0)  # 32 numbers are read, and as many written
+        x.t()[:2].view(2, 8)
+        torch.mm(x, x[:4])  # 32 and 16 are read, and 32 written
+        x.index_select(0, torch.tensor([1]).to(device))  # 4 are read and written, and an index
+        assert (counts.kernels, counts.flops) == (3, 2 * 8 * 4 * 4)
+        assert counts.bytes == 4 * (64 + 80 + 8) + 8
+        assert (counts.copies, counts.copied) == (1, 8)  # of the index
+        x.expand(3, 8, 4).sum()
+        assert counts.bytes == 4 * (64 + 80 + 8) + 8 + 4 * (32 + 1)
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+def test_the_counts_of_a_recorded_step(monkeypatch, chains):
+    """A step of logistic regression has as many kernels whatever the number of its chains."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import _gpu_counts
+    import _gpu_steps
+
+    workload = _gpu_steps.workloads(True)["logistic"]
+    found = _gpu_counts.numbers(workload, chains, "recorded", "sgld")
+    # the numbers of rows, the rows, two products, noise, a prior and two terms of an update
+    assert 8 <= found["kernels"] <= 12
+    assert found["n_parameters"] == 124 and found["host_us"] > 0.0
+    # the least: the products read a minibatch twice
+    assert found["megabytes"] > 1e-6 * 4 * 2 * chains * 300 * 123

@@ -84,7 +84,7 @@ class Missing:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 sys.path[:0] = [{str(FOLDER)!r}, {str(FOLDER.parents[1])!r}]
-import _gpu_alternatives, _gpu_experiments
+import _gpu_experiments
 sys.argv = ["gpu.py", "--quick", "--stages", "card", "predictions", "--out", {str(tmp_path)!r},
             "--worker"]
 runpy.run_path({str(FOLDER / "gpu.py")!r}, run_name="__main__")
@@ -481,6 +481,3 @@ def test_wrapped_text_keeps_its_words_and_blocks(monkeypatch):
     assert not re.search(r"^([-*+#]|\d+[.)]) ", wrapped[1], re.MULTILINE)
     assert len(re.findall(r"^\* ", wrapped[3], re.MULTILINE)) == 2
     assert wrapped[1].count("`code with spaces`") == 9
-
-
-# cells of gpu.py

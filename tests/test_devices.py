@@ -31,6 +31,7 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc._draws.prediction import blocks
 from skbayes_sgmcmc._engine import devices
 from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models.logistic import LogisticModel
@@ -210,7 +211,7 @@ def test_auto_takes_a_gpu_for_large_fits_and_predictions(monkeypatch):
         monkeypatch.setattr(devices, "gpu", lambda: NAME)
         assert clf.fit(X, y).device_ == "cpu"
         assert devices.prediction_device("auto", 1e9) == "cpu"
-        for limit in ("gpu_recorded_step", "gpu_run"):
+        for limit in ("gpu_recorded_step", "gpu_run", "gpu_prediction"):
             monkeypatch.setattr(LIMITS, limit, 1)
         assert clf.fit(X, y).device_ == NAME
         products = 8 * len(X) * clf._make_network(10).row_products
@@ -218,6 +219,20 @@ def test_auto_takes_a_gpu_for_large_fits_and_predictions(monkeypatch):
         proba = clf.predict_proba(X)
         monkeypatch.setattr(devices, "gpu", lambda: None)
         np.testing.assert_allclose(clf.predict_proba(X), proba, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows, device", [(10_000, "cuda"), (100, "cpu")])
+def test_auto_predicts_on_the_gpu_of_the_fit_where_that_was_faster(rows, device, monkeypatch):
+    """Blocks of 100 draws x 10,000 rows of 784-400-400-10, which took .54 s instead of 1.16 s.
+
+    Predictions come in blocks of bounded memory, each of which is far from the size of the call.
+    """
+    network, n_draws, n_outputs = MLP((784, 400, 400, 10), "relu"), 100, 10
+    monkeypatch.setattr(devices, "gpu", lambda: "cuda")
+    some, draws = next(iter(blocks(rows, n_draws, n_outputs)))
+    size = (some.stop - some.start) * (draws[0].stop - draws[0].start)
+    products = size * network.row_products
+    assert devices.prediction_device("auto", products, "cuda") == device
 
 
 # full devices -------------------------------------------------------------------------------------

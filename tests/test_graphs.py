@@ -6,6 +6,8 @@ into the memory that it returned, as a CUDA graph does. What only a GPU can show
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -19,6 +21,7 @@ from torch import nn
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
     BayesianGLMRegressor,
+    BayesianICA,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianMLPRegressor,
@@ -35,7 +38,7 @@ from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
 from skbayes_sgmcmc._engine.accelerators import model_kernels, recorded_steps
 from skbayes_sgmcmc.models._protocol import Model
 from skbayes_sgmcmc.priors import LearnedScale
-from skbayes_sgmcmc.samplers import PSGLD
+from skbayes_sgmcmc.samplers import PSGLD, TABLE
 from skbayes_sgmcmc.schedules import BlockDecay, Polynomial
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -291,6 +294,7 @@ OTHERS = {
     "counts": (BayesianGLMRegressor, GIVEN | {"likelihood": "poisson", "preconditioner": None}),
     "sparse": (SparseBayesianClassifier, FIVE | {"dtype": "float64"}),
     "sparse regressor": (SparseBayesianRegressor, FIVE | {"dtype": "float64"}),
+    "ica": (BayesianICA, {"prior_scale": 1.0, "step_size": 1e-3, "n_components": 3}),
 }
 
 
@@ -300,6 +304,8 @@ def both(name, **settings):
     given = SETTINGS | {"n_draws": 30} | parameters | settings
     if "sparse" in name:
         given.pop("prior_scale")
+    if name == "ica":
+        given["sampler"] = "rsgld"
     with limits(device_steps=32):
         return [kind(**given, compiled=compiled).fit(X, y) for compiled in (False, True)]
 
@@ -350,16 +356,74 @@ def test_fits_go_on_without_recordings(monkeypatch, step_recorder):
         np.testing.assert_array_equal(other.posterior_[block], draws)
 
 
+#: the cells of the table whose steps are recorded
+CELLS = [
+    (sampler, integrator)
+    for sampler, (kind, cells) in TABLE.items()
+    for integrator, cell in cells.items()
+    if not (kind.full_data or cell.whole_chunks)
+]
+
+
+def fused_and_plain(name, *cell, **settings):
+    """Draws of a fit whose recorded updates are compiled, and those without recordings."""
+    if cell:
+        settings |= {"sampler": cell[0], "integrator": cell[1]}
+    with limits(worth_fusing=0):
+        plain, fused = both(name, dtype="float64", **settings)
+    assert fused.compiled_ == ("cuda_steps", "fused_updates")
+    return fused.posterior_, plain.posterior_
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["likelihood apart", "splitting", "mclmc"])
-def test_fused_updates_are_the_same_to_rounding(monkeypatch, step_recorder, name):
+@pytest.mark.parametrize(
+    "name, cell",
+    [("likelihood apart", ()), ("mclmc", ())]
+    + [("ica" if cell[0] == "rsgld" else "mlp", cell) for cell in CELLS],
+)
+def test_fused_updates_are_the_same_to_rounding(monkeypatch, step_recorder, name, cell):
     """Torch traces every operation between the gradients; the compiler is another matter."""
     monkeypatch.setattr(recorded_steps, "BACKEND", "eager")
-    with limits(worth_fusing=0):
-        plain, fused = both(name, dtype="float64")
-    assert fused.compiled_ == ("cuda_steps", "fused_updates")
-    for block, draws in plain.posterior_.draws.items():
-        np.testing.assert_allclose(fused.posterior_[block], draws, rtol=1e-6, atol=1e-9)
+    fused, plain = fused_and_plain(name, *cell)
+    for block, draws in plain.draws.items():
+        np.testing.assert_allclose(fused[block], draws, rtol=1e-6, atol=1e-9)
+
+
+@dataclass
+class OneStep:
+    """What an update looks at."""
+
+    eta: float
+    gradient: Callable
+    likelihood: Callable
+    value_and_gradient: Callable
+    variance: Callable
+
+
+@pytest.mark.slow
+def test_updates_are_compiled_however_often_others_were(monkeypatch):
+    """Torch stops to compile a function after eight times; every fit has the same functions."""
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    def sine(x):
+        return x.sin()
+
+    def integrator(sampler, theta, state, step):
+        gradient = step.gradient(theta)
+        theta.add_(gradient, alpha=-step.eta)
+
+    monkeypatch.setattr(recorded_steps, "BACKEND", backend)
+    for k in range(1, 12):
+        step = OneStep(0.1 * k, sine, sine, sine, sine)
+        theta = torch.ones(2, 3)
+        with torch.no_grad():
+            recorded_steps.FusedUpdate(integrator)(None, theta, {}, step)
+        assert len(compiled) == k
+        torch.testing.assert_close(theta, 1.0 - 0.1 * k * torch.ones(2, 3).sin())
 
 
 def test_short_runs_are_not_fused(step_recorder):

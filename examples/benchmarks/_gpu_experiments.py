@@ -102,9 +102,9 @@ def cifar(args):
 
 
 def d7_options(args):
-    """60 epochs of the published 200 before the sparse runs, and 20 of 1,000 in each."""
+    """20 epochs of the published 200 before the sparse runs, and 20 of 1,000 in each."""
     return types.SimpleNamespace(
-        device=args.device, epochs=2 if args.small else 20, pre_epochs=1 if args.small else 60,
+        device=args.device, epochs=2 if args.small else 20, pre_epochs=1 if args.small else 20,
         width=4 if args.small else 16, batch=50 if args.small else 1000, seeds=[0],
     )  # fmt: skip
 

@@ -9,7 +9,8 @@ so the next call goes on where the budget ended. ``--order`` takes the cells in 
 "first" are speed, tests and ordinary fits, "second" the papers' experiments. A cell that fails is
 reported in ``gpu-failures.txt`` there and does not stop the others; one that breaks its process, or
 hangs, is listed in ``gpu-broken.txt`` and not tried again. ``--cpu-rehearsal`` takes every stage in
-small on a CPU, and ``--quick`` does so with stand-in data.
+small on a CPU, and ``--quick`` does so with stand-in data. ``--stages counts`` counts on a CPU what
+steps launch, read and write on a GPU.
 """
 
 import argparse
@@ -97,6 +98,7 @@ def card(args):
     yield Cell("card", partial(measure, args.device, args.small), needs=20.0)
 
 
+P6_METHODS = "psgld", "sgld", "rmsprop", "sgd", "psgld_t1"
 BARE = ("eager", "graph", "compile")
 RECORDED = ("eager", "recorded")
 #: workload -> sampler -> ways of :mod:`_gpu_steps` to take its steps
@@ -258,7 +260,7 @@ def experiments(args):
              ("p4", (400, 400), "psgld", 40.0), ("p4", (1200, 1200), "psgld", 110.0),
              ("p7", (200,), "psgld", 40.0), ("p7", (200,), "sgld", 40.0),
              ("p4", (400, 400), "sgld", 40.0), ("p4", (400, 400), "rmsprop", 40.0),
-             ("p6", (500,), "psgld", 120.0), ("p6", (500,), "sgld", 120.0)]  # fmt: skip
+             *(("p6", (500,), method, 120.0) for method in P6_METHODS)]  # fmt: skip
     for plan in plans[:1] if args.small else plans:
         yield images(*plan)
 
@@ -276,11 +278,29 @@ def experiments(args):
     for kind in ("cyclical", "microcanonical"):
         yield cell(partial(found.resnet, kind, args), 80.0, experiment="resnet20", kind=kind)
     start = partial(found.d7_start, args)
-    yield cell(start, 100.0, experiment="d7", share="start", seeds=1)
+    yield cell(start, 40.0, experiment="d7", share="start", seeds=1)
     for share in ("90",) if args.small else ("90", "30"):
         for method in ("SGHMC-SA",) if args.small else ("A-SGHMC-SA", "SGHMC-SA", "A-SGHMC"):
             run = partial(found.d7, share, method, args)
             yield cell(run, 50.0, experiment="d7", share=share, method=method, seeds=1)
+
+
+def counts(args):
+    """What steps launch and move, counted on a stand-in for a GPU: this needs none."""
+    import _gpu_counts
+    import _gpu_steps
+
+    found = _gpu_steps.workloads(args.small)
+    for name, chains, sampler, way in _gpu_counts.COUNTED[: 2 if args.small else None]:
+        workload = found[name]
+        chains = workload.chains[-1] if args.small else chains
+        run = partial(_gpu_counts.numbers, workload, chains, way, sampler)
+        settings = {"workload": name, "chains": chains, "way": f"{sampler}, {way}"}
+        yield cell_of("counts", settings, run, 120.0)
+    shape = (100, 4) if args.small else (10_000, 100)
+    run = partial(_gpu_counts.predictions, found["mlp"], *shape)
+    settings = {"workload": "predictions", "rows": shape[0], "draws": shape[1]}
+    yield cell_of("counts", settings, run, 60.0)
 
 
 STAGES = {
@@ -292,6 +312,7 @@ STAGES = {
     "predictions": predictions,
     "devices": devices,
     "experiments": experiments,
+    "counts": counts,
 }
 
 
@@ -333,7 +354,9 @@ def _orders():
         "d7-90-SGHMC-SA-1", "d7-90-A-SGHMC-1", "resnet20-cyclical", "d4-MNIST-sghmc",
         "d4-DA-MNIST-sghmc_sa", "p6-500-psgld-3", "d4-DA-MNIST-sghmc", "p4-400-400-psgld100-3",
         "p6-500-sgld-3", "p5-200-200-psgld-3", "p5-200-200-psgld_2-3", "p4-400-400-psgld-3",
-        "p4-1200-1200-psgld-3",
+        "p4-1200-1200-psgld-3", *(f"p6-500-{method}-3" for method in P6_METHODS[2:]),
+        *(f"d4-{part}-{method}" for part in ("FMNIST", "DA-FMNIST")
+          for method in ("sghmc_sa", "sghmc")),
     ]  # fmt: skip
     return {"first": first, "second": [f"experiments-{name}" for name in second]}
 
@@ -366,8 +389,9 @@ def parse():
             args.order_of = None
     if args.cpu_rehearsal and args.device != "cpu":
         raise SystemExit("--cpu-rehearsal needs --device cpu; on a GPU give --quick.")
-    if args.device == "cpu" and not args.small and not args.no_new:
-        raise SystemExit("There is no GPU here: give --cpu-rehearsal or --quick.")
+    needs_gpu = not args.small and not args.no_new and args.stages != ["counts"]
+    if args.device == "cpu" and needs_gpu:
+        raise SystemExit("There is no GPU here: give --cpu-rehearsal, --quick or --stages counts.")
     return args
 
 

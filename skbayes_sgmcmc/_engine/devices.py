@@ -75,14 +75,14 @@ def pays(settings: Any, model: Any, n_rows: int) -> bool:
 
 
 def prediction_device(device: Any, products: float, fitted_on: str = "cpu") -> str:
-    """The device of a call that predicts; the CPU if a given one is not available.
+    """The device of a block of predictions; the CPU if a given one is not available.
 
-    ``products`` is the number of multiplications of the call. A model that was fitted on a GPU need
-    not wait for CUDA to start.
+    ``products`` is the number of multiplications of the block. A model that was fitted on a GPU
+    need not wait for CUDA to start.
     """
     if is_auto(device):
         found, started = gpu(), not fitted_on.startswith("cpu")
-        least = LIMITS.gpu_run if started else LIMITS.gpu_start * LIMITS.gpu_run
+        least = LIMITS.gpu_prediction if started else LIMITS.gpu_start * LIMITS.gpu_run
         return found if found is not None and products >= least else "cpu"
     try:
         return resolve_device(device)

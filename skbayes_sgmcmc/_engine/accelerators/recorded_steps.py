@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 VARYING = 3
 #: what compiles updates
 BACKEND = "inductor"
+#: how often a function may be compiled in a process
+MOST_COMPILED = 2**20
 
 
 class StepRecorder:
@@ -232,7 +234,11 @@ class FusedUpdate:
             for name in ("gradient", "likelihood", "value_and_gradient", "variance"):
                 setattr(step, name, torch.compiler.disable(getattr(step, name)))
             self._seen = step
-        self._compiled(sampler, theta, state, step)
+        # the functions are those of all fits and step sizes, and torch stops after eight
+        with torch._dynamo.config.patch(
+            cache_size_limit=MOST_COMPILED, accumulated_cache_size_limit=MOST_COMPILED
+        ):
+            self._compiled(sampler, theta, state, step)
 
 
 class FusedUpdates(Accelerator):
