@@ -139,7 +139,8 @@ def _not_numeric(name: str, values: Any) -> str | None:
         return None
     table = np.asarray(values, dtype=object)
     if table.ndim == 0:
-        return f"{name}={reprlib.repr(values)} is not allowed: give an array of numbers."
+        give = "X.collect()" if hasattr(values, "collect_schema") else "an array of numbers"
+        return f"{name}={reprlib.repr(values)} is not allowed: give {give}."
     if table.ndim == 1:
         found = _first_no_number(table)
         other = OTHER_THAN_NUMBERS.get(name, "")
@@ -147,11 +148,22 @@ def _not_numeric(name: str, values: Any) -> str | None:
     if table.ndim != 2:
         return None
     names = column_names(values, table.shape[1])
-    return _columns_without_numbers(name, dict(zip(names, table.T, strict=True)))
+    columns = dict(zip(names, table.T, strict=True))
+    return _columns_without_numbers(name, columns, _of_polars(values))
 
 
-def _columns_without_numbers(name: str, columns: dict[Any, Any]) -> str | None:
-    """An error's text that names those of some columns of objects that are not numeric."""
+def _of_polars(values: Any) -> bool:
+    """Whether a table or a column is one of polars, without importing it."""
+    return type(values).__module__.partition(".")[0] == "polars"
+
+
+def _columns_without_numbers(
+    name: str, columns: dict[Any, Any], of_polars: bool, of_text: str | None = None
+) -> str | None:
+    """An error's text that names those of some columns of objects that are not numeric.
+
+    ``of_text``: what to do with text, if the caller knows better.
+    """
     found = {label: _first_no_number(column) for label, column in columns.items()}
     bad = {label: first for label, first in found.items() if first is not None}
     if not bad:
@@ -160,35 +172,43 @@ def _columns_without_numbers(name: str, columns: dict[Any, Any]) -> str | None:
     which = f"columns {named} are" if len(bad) > 1 else f"column {named} is"
     where = f"in column {next(iter(bad))!r}, " if len(bad) > 1 else ""
     row, value = next(iter(bad.values()))
+    given = of_text if isinstance(value, str) else None
+    remedy = given or _remedy(value, of_polars)
     return (
-        f"{name} is not allowed: its {which} not numeric ({where}row {row}). {_remedy(value)}, or "
+        f"{name} is not allowed: its {which} not numeric ({where}row {row}). {remedy}, or "
         "leave it out."
     )
 
 
-def refuse_columns(columns: dict[Any, Any]) -> NoReturn:
-    """Raise an error of columns of X, by their names, that hold no numbers."""
+def refuse_columns(columns: dict[Any, Any], of_text: str | None = None) -> NoReturn:
+    """Raise an error of columns of X, by their names, that hold no numbers.
+
+    ``of_text``: what to do with text.
+    """
     # as objects, which say what they are
     values = {label: np.asarray(column, dtype=object) for label, column in columns.items()}
-    text = _columns_without_numbers("X", values)
+    of_polars = any(map(_of_polars, columns.values()))
+    text = _columns_without_numbers("X", values, of_polars, of_text)
     kind = ValueError if any(isinstance(v, str) for v in next(iter(values.values()))) else TypeError
     unreal = f"X is not allowed: its columns {listed(map(repr, columns))} are not real numbers."
     raise explained(kind(text or unreal), "a-column-is-not-numeric")
 
 
-def _remedy(value: Any) -> str:
+def _remedy(value: Any, of_polars: bool) -> str:
     """How to make numbers of values like this one, which is no number."""
     if isinstance(value, datetime.date | np.datetime64):
-        return (
-            "Give numbers in its place, such as the days since the first date, by "
-            "(column - column.min()).dt.days of pandas"
-        )
+        days = "(column - column.min()).dt.total_days() of polars"
+        if not of_polars:  # columns of pandas may hold dates as objects
+            days = "(d - d.min()).dt.days, with d = pandas.to_datetime(column)"
+        return f"Give numbers in its place, such as the days since the first date, by {days}"
     if isinstance(value, datetime.timedelta | np.timedelta64):
-        return "Give numbers in its place, for instance by .dt.total_seconds() of pandas"
+        column = "column" if of_polars else "pandas.to_timedelta(column)"
+        return f"Give numbers in its place, for instance by {column}.dt.total_seconds()"
     if isinstance(value, list | tuple | dict | set | np.ndarray):
-        return (
-            "Give a column for each item in its place, for instance by column.apply(pandas.Series)"
-        )
+        items = "column.apply(pandas.Series)"
+        if of_polars:
+            items = "polars.DataFrame(column.to_list(), orient='row')"
+        return f"Give a column for each item in its place, for instance by {items}"
     return (
         "Encode what is no number, for instance by scikit-learn's OneHotEncoder in a "
         "ColumnTransformer"

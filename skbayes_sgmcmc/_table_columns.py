@@ -75,7 +75,12 @@ def column_of(table: Any, j: int) -> Any:
         return table[:, [j]].toarray()[:, 0]
     if hasattr(table, "iloc"):
         return table.iloc[:, j]
-    return table.column(j) if hasattr(table, "column_names") else table[:, j]
+    column = table.column(j) if hasattr(table, "column_names") else table[:, j]
+    if type(getattr(column, "dtype", None)).__name__ in ("Array", "Struct"):
+        import polars  # NumPy would make a matrix of such a column
+
+        return polars.Series(column.name, column.to_list(), dtype=polars.Object)
+    return column
 
 
 def with_column(table: Any, j: int, values: Array) -> Any:

@@ -64,6 +64,68 @@ def test_columns_without_a_meaning_are_refused(column, message, remedy):
         BayesianGLMRegressor(**TINY).fit(BASE.assign(z=remedy), REAL)
 
 
+@cases("values", [WHEN, WHEN.tz_localize("UTC"), WHEN.to_pydatetime(), WHEN.date])
+def test_remedies_of_dates_are_those_of_every_column_of_pandas(values):
+    """Dates that are objects have no .dt, before they are converted."""
+    column = pd.Series(values, dtype=None if hasattr(values, "tz") else object)
+    with pytest.raises(TypeError, match=re.escape("(d - d.min()).dt.days, with d = pandas.to_dat")):
+        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+    d = pd.to_datetime(column)
+    BayesianGLMRegressor(**TINY).fit(BASE.assign(z=(d - d.min()).dt.days), REAL)
+    spans = pd.Series((WHEN - WHEN.min()).to_pytimedelta(), dtype=object)
+    with pytest.raises(
+        TypeError, match=re.escape("pandas.to_timedelta(column).dt.total_seconds()")
+    ):
+        BayesianGLMRegressor().fit(BASE.assign(z=spans), REAL)
+    seconds = pd.to_timedelta(spans).dt.total_seconds()
+    BayesianGLMRegressor(**TINY).fit(BASE.assign(z=seconds), REAL)
+
+
+def test_items_of_polars_are_no_numbers():
+    """NumPy makes a matrix of a column of arrays or structs: with one item, it had been numbers."""
+    pl = pytest.importorskip("polars")
+    table = pl.DataFrame({"age": AGE, "city": CITIES.tolist()})
+    reg = BayesianGLMRegressor(**TINY)
+    lists = (
+        np.ones((N, 1)),
+        np.ones((N, 2)),
+        [{"a": 1.0}] * N,
+        [{"a": 1.0, "b": 2.0}] * N,
+        [[1.0]] * N,
+    )
+    for values in lists:
+        column = pl.Series("z", values)
+        with pytest.raises(TypeError, match=r"'z' is not numeric.*a column for each item"):
+            reg.fit(table.with_columns(column), REAL)
+        with pytest.raises(ValueError, match="column 'z' holds dates, durations, lists, or"):
+            BayesianGLMRegressor(groups="z").fit(table.with_columns(column), REAL)
+        items = pl.DataFrame(column.to_list(), orient="row")
+        reg.fit(pl.concat([table, items], how="horizontal"), REAL)
+    dates = pl.Series("z", WHEN.date.tolist())
+    with pytest.raises(TypeError, match=r"\(column - column.min\(\)\).dt.total_days\(\) of polars"):
+        reg.fit(table.with_columns(dates), REAL)
+    reg.fit(table.with_columns((dates - dates.min()).dt.total_days()), REAL)
+    with pytest.raises(ValueError, match=r"is not allowed: give X\.collect\(\)"):
+        reg.fit(table.lazy(), REAL)
+
+
+@cases("values", [[[1, 2]] * N, [np.ones(2)] * N, [{"a": 1}] * N])
+def test_labels_of_groups_are_no_lists(values):
+    with pytest.raises(ValueError, match="column 'z' holds dates, durations, lists, or"):
+        BayesianGLMRegressor(groups="z").fit(BASE.assign(z=values), REAL)
+    text = BASE.assign(z=pd.Series(values).astype(str))
+    BayesianGLMRegressor(groups="z", **TINY).fit(text, REAL)
+
+
+def test_text_that_was_left_out_of_the_categories_may_be_named():
+    for given in (None, ["rooms"]):
+        reg = BayesianGLMRegressor(categorical_features=given, **TINY)
+        with pytest.raises(ValueError, match="'city' is not numeric.*categories in categorical_f"):
+            reg.fit(BASE.assign(rooms=ROOMS), REAL)
+    named = reg.set_params(categorical_features=["rooms", "city"])
+    named.fit(BASE.assign(rooms=ROOMS), REAL)
+
+
 def test_remedies_of_mixed_columns():
     mixed = pd.Series([1.0, "?"] * (N // 2))
     for mended in (mixed.astype(str), pd.to_numeric(mixed, errors="coerce")):
@@ -108,7 +170,7 @@ def test_missing_values_elsewhere_are_named():
     with pytest.raises(ValueError, match="sample_weight contains NaN"):
         reg.fit(X[["age", "city"]], counts, gap)
     exposed = clone(reg).set_params(exposure="hours")
-    message = "X contains NaN: the value of row 3 in column 'hours', exposure, is missing"
+    message = "X contains NaN: the value of row 3 in column 'hours', exposure, is missing .nan"
     with pytest.raises(ValueError, match=message):
         exposed.fit(X[["age", "city", "hours"]].assign(hours=gap), counts)
     exposed.fit(X[["age", "city", "hours"]], counts)

@@ -297,10 +297,11 @@ def with_numbers(estimator: Any, X: Any, *, reset: bool, head: Any = None) -> tu
     columns = replace(estimator._columns, encoding=PLAIN)
     labels, special = columns.given_labels, {j: name for name, j in columns.special.items()}
     for j, name in special.items():
-        gaps = missing_of(as_array(column_of(X, j)))
+        values = as_array(column_of(X, j))
+        gaps = missing_of(values)
         if gaps.any():
-            place = int(gaps.argmax()), None, f" in column {labels[j]!r}, {name},"
-            raise not_allowed(missing_value("X", *place, "Leave the row out"))
+            row, where = int(gaps.argmax()), f" in column {labels[j]!r}, {name},"
+            raise not_allowed(missing_value("X", row, values[row], where, "Leave the row out"))
     if reset:
         estimator._encoding = learned(X, labels, columns.names, chosen, special)
     encoding = estimator._encoding
@@ -315,10 +316,12 @@ def _sorted(values: Array, name: str) -> list[Any]:
     """Labels of a column, each once, as Python objects."""
     if values.dtype.kind not in "mM":  # as objects, these depend on their unit
         try:
-            return [v.item() if isinstance(v, np.generic) else v for v in np.unique(values)]
-        except TypeError:  # texts and numbers
+            found = [v.item() if isinstance(v, np.generic) else v for v in np.unique(values)]
+            _ = {*found}  # of lists, an error
+            return found
+        except (TypeError, ValueError):  # texts and numbers; lists, arrays and dictionaries
             pass
     raise not_allowed(
-        f"X is not allowed: column {name!r} holds dates, durations, or labels of several types. "
-        "Give whole numbers or text, for instance by .astype(str) of pandas."
+        f"X is not allowed: column {name!r} holds dates, durations, lists, or labels of several "
+        "types. Give whole numbers or text, for instance by .astype(str) of pandas."
     )

@@ -264,7 +264,7 @@ def learned(
         }
     columns = {j: column_of(X, j) for j in range(X.shape[1]) if j not in categories}
     if bad := {labels[j]: each for j, each in columns.items() if not _are_numbers(each)}:
-        refuse_columns(bad)
+        refuse_columns(bad, "Name what holds categories in categorical_features")
     named = not isinstance(chosen, str)
     return Encoding(
         tuple(

@@ -76,7 +76,7 @@ def bounds_of(y: Any) -> Array:
     if columns > 2:
         raise not_allowed(
             f"y with {columns} columns is not allowed: give times, or the lower and the upper "
-            "bound of each.",
+            "bound of each, as by numpy.column_stack([lower, upper]).",
             SECTION,
         )
     low, high = np.broadcast_to(found.reshape(-1, columns), (len(found), 2)).T
