@@ -77,6 +77,11 @@ def test_what_a_gpu_would_launch_and_move_is_counted(monkeypatch):
         assert (counts.copies, counts.copied) == (1, 8)  # of the index
         x.expand(3, 8, 4).sum()
         assert counts.bytes == 4 * (64 + 80 + 8) + 8 + 4 * (32 + 1)
+        # at once: x and the product, which ends before the next ones begin
+        assert 4 * (32 + 32) <= counts.most < 4 * (32 + 32 + 8)
+        view, most = torch.ones(10, 10, device=device)[0], counts.most
+        torch.ones(100, device=device)
+        assert counts.most == most + 4 * 100 and len(view) == 10  # it keeps all hundred
 
 
 @pytest.mark.parametrize("chains", [1, 3])

@@ -12,6 +12,8 @@ import statistics
 import sys
 import time
 import warnings
+import weakref
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +42,7 @@ N_CLASSES = {"mlp": 10, "cnn": 10, "resnet20": 10, "logistic": 2}
 #: workload, chains, sampler and way of the steps that have a target
 COUNTED = [
     ("mlp", 1, "sgld", "recorded"), ("mlp", 32, "sgld", "recorded"),
-    ("cnn", 1, "sgld", "recorded"),
+    ("mlp", 256, "sgld", "recorded"), ("cnn", 1, "sgld", "recorded"),
     ("logistic", 1, "sgld", "recorded"), ("logistic", 32, "sgld", "recorded"),
     ("logistic", 1024, "sgld", "recorded"), ("mlp", 1, "psgld", "recorded"),
     ("mlp", 1, "psgld", "recorded, learned scales"), ("mlp", 1, "mclmc", "recorded"),
@@ -51,17 +53,21 @@ COUNTED = [
 class Counts:
     """Kernels, bytes and multiplications of the operations of a device.
 
-    ``copies`` are those from and to the CPU, and ``copied`` their bytes.
+    ``copies`` are those from and to the CPU, and ``copied`` their bytes. ``most`` are the most
+    bytes that tensors of the device held at once, also while nothing else is counted.
     """
 
     def __init__(self, call):
         self._call, self.on = call, False
         self.kernels = self.bytes = self.flops = self.copies = self.copied = 0
+        self._held, self._users, self.most = 0, Counter(), 0
 
     def __call__(self, function, args, kwargs):
         result = self._call(function, args, kwargs)
         there = [leaf for leaf in tree_leaves((args, kwargs)) if hasattr(leaf, "here")]
         made = [leaf for leaf in tree_leaves(result) if hasattr(leaf, "here")]
+        for tensor in made:
+            self._hold(tensor)
         name = function.overloadpacket
         if not self.on or not (there or made) or _moves_nothing(function):
             return result
@@ -73,6 +79,21 @@ class Counts:
         self._add(name, there, made)
         self._multiply(name, *tree_map(_plain, (args, kwargs, result)))
         return result
+
+    def _hold(self, tensor):
+        """Count the memory behind a tensor while it, or another one of the same, is there."""
+        memory = tensor.here.untyped_storage()
+        place, size = memory.data_ptr(), memory.nbytes()
+        if self._users[place] == 0:
+            self._held += size
+            self.most = max(self.most, self._held)
+        self._users[place] += 1
+        weakref.finalize(tensor, self._let_go, place, size)
+
+    def _let_go(self, place, size):
+        self._users[place] -= 1
+        if self._users[place] == 0:
+            self._held -= size
 
     def _add(self, name, there, made):
         self.kernels += 1
@@ -193,6 +214,7 @@ def numbers(workload, chains, way, sampler):
         "megabytes": 1e-6 * counts.bytes / n,
         "gflop": 1e-9 * counts.flops / n,
         "host_us": 1e6 * host,
+        "gib": counts.most / 2**30,
         "n_parameters": run.n_parameters,
     }
 
