@@ -24,8 +24,7 @@ NOTES = (
     "with one chain and 1.4 with 32. Of 0.64 ms of kernels of 32 chains at commit 452b5480, "
     "products took 0.33, two passes of the update 0.09, noise 0.05 (0.02 since it is written in "
     "order), the prior 0.05, sums of slopes 0.02. Chains of 478,410 weights begin at odd places of "
-    "16 bytes, so that products use kernels for unaligned matrices. Met: 256 chains (6.2 times the "
-    "step of 32, target 8).",
+    "16 bytes, so that products use kernels for unaligned matrices.",
     "Not measured on a GPU yet: recordings are now compared with their steps some chains at a "
     "time. By the counts below, 256 chains then hold at most 3.5 GiB at once, recording included.",
 )
@@ -60,9 +59,8 @@ Every time of a step is the smallest of three repeats after a warm-up, on the cl
 waited for. "Launches" are calls of the CUDA runtime in a step. "Recorded"
 are whole steps as a CUDA graph, "eager" is `compiled=False`; "fused" has updates that
 `torch.compile` has made, which long runs have. TF32 is torch's own switch,
-`torch.set_float32_matmul_precision("high")`, and bfloat16 is `precision="bfloat16"`. jax has its
-own default for products, which is TF32 on these cards. "GiB" is the most memory that a fit and its
-steps took.
+`torch.set_float32_matmul_precision("high")`, and bfloat16 is `precision="bfloat16"`. "GiB" is
+the most memory that a fit and its steps took.
 
 The benchmark needs a checkout, torch with CUDA, numpy, scikit-learn, pytest and Pillow, and 62 MB
 of data in `SKBAYES_DATA`: `mnist.npz`, `fashion_mnist.npz`, `cifar10_jpeg.npz`, `a9a.npz` and
