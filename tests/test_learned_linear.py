@@ -250,18 +250,33 @@ def test_rare_words_have_the_prior_of_frequent_ones(kind):
 
     The prior is the same, and eight rows say little more than one. With units of one over each
     word's own sd, the prior sd of the rarer word was sqrt(8) times as large, and so was nearly the
-    posterior's. A column of other numbers, here of incomes, has a unit of its own.
+    posterior's. A column of other numbers, here of incomes that few have, has a unit of its own.
     """
     rng = np.random.default_rng(0)
     X, y = np.zeros((200, 40)), rng.integers(0, 2, 200)
     for j in range(40):
         X[rng.permutation(200)[: 1 if j < 20 else 8], j] = 1.0
-    X = np.column_stack([X, 1e5 * rng.exponential(size=200)])
+    X = np.column_stack([X, 1e5 * rng.exponential(size=200) * (rng.random(200) < 0.4)])
     clf = BayesianLogisticRegression(prior_scale="learned", random_state=0).fit(kind(X), y)
     sd = clf.posterior_.pooled("coef").std(axis=0).ravel()
     once, often = sd[:20].mean(), sd[20:40].mean()
     assert 0.9 < once / often < 2.2
     assert 1e-7 < sd[40] < 1e-5  # a tenth of a unit of its spread and more
+
+
+def test_few_columns_that_are_mostly_zero_keep_their_units():
+    """Two such columns, of a yes or no and of an area, are no sign of a unit that they share.
+
+    So areas in other units give the same predictions. With one scale for both columns, the prior
+    would allow less of an effect of the first one, the larger the numbers of the second are.
+    """
+    rng = np.random.default_rng(0)
+    yes, area = rng.random(60) < 0.2, rng.exponential(size=60) * (rng.random(60) < 0.4)
+    y = (2.0 * yes + rng.standard_normal(60) > 1.0).astype(int)
+    clf = BayesianLogisticRegression(prior_scale="learned", random_state=0)
+    tables = [np.column_stack([yes, unit * area]) for unit in (1.0, 20.0)]
+    one, other = (clf.fit(X, y).predict_proba(X)[:, 1] for X in tables)
+    np.testing.assert_allclose(one, other, atol=0.01)
 
 
 @tiny_fits

@@ -36,9 +36,9 @@ Two groups of 20 Newsgroups, {n_rows} of their documents for the fit and all the
 for the scores, with the 2,000 words of the file in `SKBAYES_DATA`: log loss, error, and processor
 time of the fit. "CV" is `LogisticRegressionCV` with `scoring="neg_log_loss"`.
 
-Features that are mostly zero have one scale, the root mean square of their standard deviations.
-Before, a word's effect was in units of one over its own standard deviation, and the rarest words
-had the largest effects. Log losses of "learned" were then .564, .592, .449 and .456 in the order of
+Ten features or more that are mostly zero, with entries of one size, have one scale: the root mean
+square of their standard deviations. Before, a word's effect was in units of one over its own
+standard deviation, and the rarest words had the largest effects. Log losses of "learned" were then .564, .592, .449 and .456 in the order of
 the table, and those of the spike-and-slab prior .422 and .471 for the first two groups. On 300 and
 1,000 rows of a9a, whose columns are indicators, "learned" has .355 and .339 instead of .365 and
 .345 (CV .352 and .339). Tried: a word's size where it occurs, which is its standard deviation over

@@ -21,9 +21,11 @@ SD_OVER_MAD = 1.4826
 NORMAL_QUARTILES = 1.349
 #: features have the same unit if their values are at most this many different ones
 MOST_VALUES = 256
-#: features that are mostly zero have the same unit if their other values are at most this many
-#: times larger or smaller than those of most of them
-ONE_UNIT = 30.0
+#: features that are mostly zero have one unit if there are so many of them, and the other values
+#: of so large a share of them are at most so many times larger or smaller than typically
+LEAST_WORDS = 10
+ONE_UNIT_SHARE = 0.9
+ONE_UNIT = 5.0
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
@@ -135,9 +137,9 @@ def shared_scale(X: Array, scale: Array) -> Array:
 def scale_of_effects(X: Any, weight: Array | None) -> Array:
     """The scale of every feature for priors of its effect; 1 for constants.
 
-    It is the standard deviation, but one for all features with the same unit that are zero in most
-    rows, such as counts or weights of words and indicators: the root mean square of their standard
-    deviations. Otherwise the effect of a single word would be the larger, the rarer it is.
+    It is the standard deviation, but one for all if there are many that are zero in most rows and
+    have the same unit, such as counts or weights of words and indicators: the root mean square of
+    theirs. Otherwise the effect of a single word would be the larger, the rarer it is.
     """
     if sp.issparse(X):
         center, variance = mean_variance_axis(X, axis=0, weights=weight)
@@ -147,10 +149,11 @@ def scale_of_effects(X: Any, weight: Array | None) -> Array:
     share = _share_of_others(X, weight)
     size = np.hypot(center, scale) / np.sqrt(share.clip(np.finfo(float).tiny))
     rare = (share > 0.0) & (share < 0.5)
-    if rare.any():
+    if rare.sum() >= LEAST_WORDS:
         relative = size / np.median(size[rare])
         same = rare & (relative <= ONE_UNIT) & (relative >= 1.0 / ONE_UNIT)
-        scale[same] = np.sqrt(np.mean(np.square(scale[same])))
+        if same.sum() >= ONE_UNIT_SHARE * rare.sum():
+            scale[same] = np.sqrt(np.mean(np.square(scale[same])))
     return scale
 
 

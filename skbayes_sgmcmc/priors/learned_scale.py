@@ -45,13 +45,12 @@ class LearnedScale(BaseEstimator):
 
     In linear models, either all coefficients are one group, or each feature has its own. Scales are
     relative to the spread of the feature: the prior sd of coefficient j is s / sd(x_j), so that the
-    units of the features do not matter. Features that are zero in most rows, such as counts or
-    weights of words and indicators, are divided by one number instead, the root mean square of
-    their sds, because the rarest of them would have the largest effects otherwise. One with another
-    unit, whose nonzero entries are more than 30 times larger or smaller than those of most of them,
-    keeps its own sd. In tables, each column of categories is a separate group.
-    Its scale is in units of the linear predictor, and "auto" gives it the shape 2 and the s_0 of
-    as many features. The scales are integrated out while sampling, and drawn for every kept draw.
+    units of the features do not matter. If ten features or more are zero in most rows, and the
+    other entries of nine in ten of them are of one size, as those of words and indicators are,
+    these are divided by one number, the root mean square of their sds, because the rarest would
+    have the largest effects otherwise. In tables, each column of categories is a separate group.
+    Its scale is in units of the linear predictor, and "auto" gives it the shape 2 and the s_0 of as
+    many features. The scales are integrated out while sampling, and drawn for every kept draw.
 
     Parameters
     ----------
