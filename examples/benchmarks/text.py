@@ -38,12 +38,13 @@ time of the fit. "CV" is `LogisticRegressionCV` with `scoring="neg_log_loss"`.
 
 Ten features or more that are mostly zero, with entries of one size, have one scale: the root mean
 square of their standard deviations. Before, a word's effect was in units of one over its own
-standard deviation, and the rarest words had the largest effects. Log losses of "learned" were then .564, .592, .449 and .456 in the order of
-the table, and those of the spike-and-slab prior .422 and .471 for the first two groups. On 300 and
-1,000 rows of a9a, whose columns are indicators, "learned" has .355 and .339 instead of .365 and
-.345 (CV .352 and .339). Tried: a word's size where it occurs, which is its standard deviation over
-the root of the share of documents that have it. That was as good for TF-IDF (.456 for the first two
-groups), and worse for their counts (.504): a word that comes often in one document says much.
+standard deviation, and the rarest words had the largest effects. Log losses of "learned" were then
+.564, .592, .449 and .456 in the order of the table, and those of the spike-and-slab prior .422 and
+.471 for the first two groups. On 300 and 1,000 rows of a9a, whose columns are indicators, "learned"
+has .355 and .339 instead of .365 and .345 (CV .352 and .339). Tried: a word's size where it occurs,
+which is its standard deviation over the root of the share of documents that have it. That was as
+good for TF-IDF (.456 for the first two groups), and worse for their counts (.504): a word that
+comes often in one document says much.
 """
 SPARSE = """`SparseBayesianClassifier` with its defaults takes {fit:.0f} s ({target} s is the
 target), and {predict:.2g} s for the probabilities of the {n_test:,} other documents, from {draws:,}
