@@ -21,11 +21,11 @@ SD_OVER_MAD = 1.4826
 NORMAL_QUARTILES = 1.349
 #: features have the same unit if their values are at most this many different ones
 MOST_VALUES = 256
-#: features that are mostly zero have one unit if there are so many of them, and the other values
-#: of so large a share of them are at most so many times larger or smaller than typically
+#: features that are mostly zero have the same unit if there are so many of them, and the sizes of
+#: nine tenths of them, where they are not zero, differ by at most this factor; of the others, those
+#: that are not further away than this have it, too
 LEAST_WORDS = 10
-ONE_UNIT_SHARE = 0.9
-ONE_UNIT = 5.0
+ONE_UNIT = 10.0
 
 
 def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Array, Array]:
@@ -150,9 +150,9 @@ def scale_of_effects(X: Any, weight: Array | None) -> Array:
     size = np.hypot(center, scale) / np.sqrt(share.clip(np.finfo(float).tiny))
     rare = (share > 0.0) & (share < 0.5)
     if rare.sum() >= LEAST_WORDS:
-        relative = size / np.median(size[rare])
-        same = rare & (relative <= ONE_UNIT) & (relative >= 1.0 / ONE_UNIT)
-        if same.sum() >= ONE_UNIT_SHARE * rare.sum():
+        low, high = np.quantile(size[rare], (0.05, 0.95))
+        if high <= ONE_UNIT * low:
+            same = rare & (size <= ONE_UNIT * high) & (ONE_UNIT * size >= low)
             scale[same] = np.sqrt(np.mean(np.square(scale[same])))
     return scale
 

@@ -131,17 +131,21 @@ class LinearEstimator(SGMCMCEstimator):
         return 1.0 / self._x_scale
 
     def _run(self, task: Task) -> None:
-        super()._run(replace(task, model=self._in_coordinates(task)))
+        model = self._in_coordinates(task)
+        super()._run(replace(task, model=model))
+        if model.merges:  # every step takes all of them
+            self.batch_size_ = task.rows.n_rows
 
     def _in_coordinates(self, task: Task) -> Any:
-        """The model in coordinates of its coefficients that suit the rows."""
+        """The model in coordinates of its coefficients, and for rows, that suit the data."""
         settings = task.settings
         alone = not task.stream and not self.warm_start  # other rows span another space
         free = (settings.step_size, settings.gradient, settings.preconditioner, settings.init)
         if not (alone and settings.temperature == 1.0 and all(map(is_auto, free))):
             return task.model
         features = self._columns.of_features(task.rows.x)
-        return task.model.in_space_of(features, task.rows.weight)
+        model = task.model.in_space_of(features, task.rows.weight)
+        return model.merging(features) if is_auto(settings.batch_size) else model
 
     def _check_run(self, run: Run) -> None:
         super()._check_run(run)

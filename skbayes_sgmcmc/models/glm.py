@@ -13,8 +13,9 @@ each target. Own parameters lie in theta as (m, k).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._conjugate import NormalConditionals
 from ._group_priors import GroupTerm
+from ._merged_rows import merged_rows
 from ._protocol import Anchor, LinearForm, LinearRows
 from ._quadrature import Rule, gauss, product, third_degree
 from .likelihoods import Gaussian, Likelihood
@@ -94,9 +96,22 @@ class GLMModel(LinearModel):
         self.n_own = (self.n_parameters - self.n_linear) // k
         self._bent: tuple[Any, Array] | None = None
 
+    def merging(self, X: Any) -> Self:
+        normal = type(self.likelihood) is Gaussian and not (self.conjugate or self.terms)
+        few = self.n_features + self.k + 1 <= min(X.shape[0] // 2, LIMITS.full_hessian)
+        if not (normal and few and self.row_space is None and isinstance(X, np.ndarray)):
+            return self
+        model = copy.copy(self)
+        model.merges = True
+        return model
+
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows ``x`` = (features, offsets or None, known or None) with targets (rows, k)."""
         features, offset, known = x
+        if self.merges:
+            y = y if offset is None else y - offset[:, None]
+            features, y, weight = merged_rows(features, y, weight, self.fit_intercept)
+            offset = None
         y = y if known is None else np.hstack([y, known])
         design = self._design(features, dtype, device)
         fields: dict[str, Any] = {"x": design, "y": self.likelihood.targets(y, dtype, device)}

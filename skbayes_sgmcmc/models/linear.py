@@ -83,6 +83,8 @@ class LinearModel(WalledModel):
     #: that may vanish, can be known nearly exactly, and then the coefficients, not those over
     #: their scale
     rows_say_little = False
+    #: whether :meth:`make_data` merges rows into as many as there are columns (``_merged_rows.py``)
+    merges = False
 
     def __init__(
         self,
@@ -158,6 +160,10 @@ class LinearModel(WalledModel):
             model.recorded = {**model.recorded, "beyond": (len(space.units), self.k)}
         model.draw_recorded = model._draw_recorded
         return model
+
+    def merging(self, X: Any) -> Self:
+        """The same model for the rows X merged into fewer, where these say the same."""
+        return self
 
     def with_past(self, past: Past | None, near: Array | None) -> Self:
         model = copy.copy(self)
