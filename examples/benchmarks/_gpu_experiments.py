@@ -62,7 +62,10 @@ def images(name, size, method, chains, args):
     data = [part[: 500 if args.small else None] for part in experiment.load()]
     X, y, X_test, y_test = data
     options = types.SimpleNamespace(
-        epochs=1 if args.small else experiment.epochs, device=args.device, short=args.small
+        checkpoints=None,
+        epochs=1 if args.small else experiment.epochs,
+        device=args.device,
+        short=args.small,
     )
     model = make_estimator(experiment, options, size, method, 0, len(X))
     model.set_params(n_chains=chains)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,10 @@ def parse(experiment: Experiment, description: str | None) -> argparse.Namespace
         parser.add_argument("--sizes", nargs="+", choices=names, default=names)
         parser.add_argument("--methods", nargs="+", choices=experiment.methods)
         parser.add_argument("--device", default="cpu")
+        parser.add_argument(
+            "--checkpoints", type=Path,
+            help="folder of checkpoints, from which fits go on that were interrupted",
+        )  # fmt: skip
 
     return parse_args(
         description,
@@ -223,6 +228,9 @@ def make_estimator(experiment, args, size, name, seed, n_rows):
     """The estimator of a method that samples, for one chain."""
     method = experiment.methods[name]
     epoch, burn_in, thinning, n_draws = lengths(args, n_rows)
+    checkpoint = args.checkpoints
+    if checkpoint is not None:
+        checkpoint = checkpoint / f"{run_name(args, size, name, seed)[0]}.npz"
     block = max(1, args.epochs // experiment_blocks(experiment)) * epoch
     return experiment.estimator(
         size,
@@ -240,6 +248,7 @@ def make_estimator(experiment, args, size, name, seed, n_rows):
         device=args.device,
         dtype="float32",
         random_state=seed,
+        checkpoint=checkpoint,
     )
 
 
@@ -248,18 +257,20 @@ def sample(experiment, args, size, name, seed, data):
     model = make_estimator(experiment, args, size, name, seed, len(X))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # of few effective draws of one chain
+        resumed = model.checkpoint is not None and model.checkpoint.exists()
         start = time.process_time()
         model.fit(X, y)
         if name == "distilled":
             start = time.process_time()  # the teacher's minutes are in its own row
             options = {"n_epochs": 2} if args.short else {}
             student = model.distill(X, random_state=seed, **options)
-        minutes = round((time.process_time() - start) / 60, 2)
+        # other processes have taken a part of a fit that was interrupted
+        minutes = {} if resumed else {"minutes": round((time.process_time() - start) / 60, 2)}
     if name == "distilled":
         scores = {kind: [score(y_test, fitted.predict_proba(X_test))]
                   for kind, fitted in (("distilled", student), ("teacher", model))}  # fmt: skip
-        return {"scores": scores, "minutes": minutes}
-    return {**predictions(model, X_test, y_test), "minutes": minutes}
+        return {"scores": scores, **minutes}
+    return {**predictions(model, X_test, y_test), **minutes}
 
 
 def predictions(model, X_test, y_test):
@@ -384,7 +395,8 @@ def make_rows(experiment, size, scores, runs):
             first = kind == method.kinds[0][0]
             published = experiment.published.get((name, size)) if first else None
             last = mean_sd(scores[name, "last"][:, 0], 2) if kind == "averaged" else ""
-            minutes = mean_sd([run["minutes"] for run in runs[name]], 1) if first else ""
+            known = [run["minutes"] for run in runs[name] if "minutes" in run]
+            minutes = mean_sd(known, 1) if first and known else ""
             cells += ["" if published is None else f"{published:.2f}", last, minutes]
             rows.append([method.title + words, len(values), *cells])
     return rows
