@@ -160,8 +160,8 @@ def scale_of_effects(X: Any, weight: Array | None) -> Array:
 def _share_of_others(X: Any, weight: Array | None) -> Array:
     """Of every column, the share of rows by weight whose number is not zero."""
     if sp.issparse(X):
-        found = X.copy()
-        found.data = (X.data != 0.0).astype(np.float64)
+        others = ((X.data != 0.0).astype(np.float64), X.indices, X.indptr)
+        found = sp.csr_matrix(others, shape=X.shape)
         return np.asarray(mean_variance_axis(found, axis=0, weights=weight)[0])
     weight = np.ones(len(X)) if weight is None else weight
     blocks = _blocks(X) if _is_large(X) else [(slice(None), X)]
