@@ -230,6 +230,7 @@ def make_estimator(experiment, args, size, name, seed, n_rows):
     epoch, burn_in, thinning, n_draws = lengths(args, n_rows)
     checkpoint = args.checkpoints
     if checkpoint is not None:
+        checkpoint.mkdir(parents=True, exist_ok=True)
         checkpoint = checkpoint / f"{run_name(args, size, name, seed)[0]}.npz"
     block = max(1, args.epochs // experiment_blocks(experiment)) * epoch
     return experiment.estimator(
