@@ -69,6 +69,8 @@ class NetworkEstimator(SGMCMCEstimator):
     _pruned_blocks: tuple[str, ...]
     #: set only on copies of the estimator that predict several blocks
     _network: Network | None = None
+    #: all draws by the device that blocks of one call have sent them to; None: each sends its own
+    _sent: dict[str, Any] | None = None
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows with the columns of the fit."""
@@ -227,12 +229,13 @@ class NetworkEstimator(SGMCMCEstimator):
         network = self._fitted_network()
         products = len(chosen) * x.shape[0] * network.row_products
         device = prediction_device(self.device, products, getattr(self, "device_", "cpu"))
-        out = torch.empty(len(chosen), x.shape[0], self._n_outputs, dtype=first.dtype)
+        shape = len(chosen), x.shape[0], self._n_outputs
+        out = torch.empty(shape, dtype=first.dtype, device=device)
         with torch.no_grad():
             inputs = network.rows(self._inputs(x), first.dtype, device)
             for some, f in self._iter_outputs(chosen, inputs, x.shape[0], device):
                 out[some] = f
-        return out.numpy()
+        return out.cpu().numpy()
 
     def _iter_outputs(
         self, chosen: Array, inputs: Any, n_rows: int, device: str
@@ -242,18 +245,37 @@ class NetworkEstimator(SGMCMCEstimator):
         Each block comes with the places of its draws in ``chosen``. The outputs are differentiable
         with respect to the inputs.
         """
+        network = self._fitted_network()
+        for some in gen_batches(len(chosen), network.draws_at_once(n_rows)):
+            theta, state = self._on(device, chosen[some], network)
+            yield some, network.outputs(theta, inputs.to(theta.dtype), state)
+
+    def _on(self, device: str, chosen: Array, network: Network) -> tuple[Tensor, Any]:
+        """Some pooled draws on a device: positions (draws, n_parameters), and the buffers."""
         import torch
 
-        network, posterior = self._fitted_network(), self.posterior_
-        for some in gen_batches(len(chosen), network.draws_at_once(n_rows)):
-            theta = torch.from_numpy(self._positions(chosen[some], network)).to(device)
-            state = {name: torch.from_numpy(posterior.select(name, chosen[some])).to(device)
-                     for name in network.buffers}  # fmt: skip
-            yield some, network.outputs(theta, inputs.to(theta.dtype), state)
+        posterior = self.posterior_
+        if self._sent is not None and device != "cpu":
+            if device not in self._sent:
+                self._sent[device] = self._sent_to(device, np.arange(posterior.n_pooled), network)
+            theta, state = self._sent[device]
+            places = torch.from_numpy(chosen).to(device)
+            return theta[places], {name: values[places] for name, values in state.items()}
+        return self._sent_to(device, chosen, network)
+
+    def _sent_to(self, device: str, chosen: Array, network: Network) -> tuple[Tensor, Any]:
+        import torch
+
+        theta = torch.from_numpy(self._positions(chosen, network)).to(device)
+        state = {name: torch.from_numpy(self.posterior_.select(name, chosen)).to(device)
+                 for name in network.buffers}  # fmt: skip
+        return theta, state
 
     def _predictor(self) -> Any:
         ready = copy.copy(self)
         ready._network = self._fitted_network()
+        if sum(block.nbytes for block in self.posterior_.draws.values()) <= LIMITS.auto_bytes:
+            ready._sent = {}
         return ready._predict_block
 
     def _positions(self, draws: Any, network: Network) -> Array:
