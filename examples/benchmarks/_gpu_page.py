@@ -19,14 +19,15 @@ NOTES = (
     "an earlier step; of 33 tests that ran after the mend, 32 passed. The other one failed because "
     "an earlier recording was collected while one was made: mended, and not run again on a GPU.",
     "Missed: what is above its target in the first table (predictions, 2.1 times as fast as on 16 "
-    "cores, target 20, also copy 1.4 GB between devices), and the memory of 256 chains (7.4 GiB, "
+    "cores, target 20, also copied 1.4 GB between devices), and the memory of 256 chains (7.4 GiB, "
     "target 4). With TF32, which jax uses by itself, the perceptron takes 1.6 times jax's time "
     "with one chain and 1.4 with 32. Of 0.64 ms of kernels of 32 chains at commit 452b5480, "
     "products took 0.33, two passes of the update 0.09, noise 0.05 (0.02 since it is written in "
     "order), the prior 0.05, sums of slopes 0.02. Chains of 478,410 weights begin at odd places of "
     "16 bytes, so that products use kernels for unaligned matrices.",
     "Not measured on a GPU yet: recordings are now compared with their steps some chains at a "
-    "time. By the counts below, 256 chains then hold at most 3.5 GiB at once, recording included.",
+    "time. By the counts below, 256 chains then hold at most 3.5 GiB at once, recording included. "
+    "Blocks of rows of one prediction share the draws on the device, so that 0.29 GB are copied.",
 )
 
 COUNTED = """Counted without a GPU (`--stages counts`): the operations of a recorded step on the

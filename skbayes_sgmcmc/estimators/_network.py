@@ -252,16 +252,15 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _on(self, device: str, chosen: Array, network: Network) -> tuple[Tensor, Any]:
         """Some pooled draws on a device: positions (draws, n_parameters), and the buffers."""
-        import torch
-
-        posterior = self.posterior_
-        if self._sent is not None and device != "cpu":
-            if device not in self._sent:
-                self._sent[device] = self._sent_to(device, np.arange(posterior.n_pooled), network)
-            theta, state = self._sent[device]
-            places = torch.from_numpy(chosen).to(device)
-            return theta[places], {name: values[places] for name, values in state.items()}
-        return self._sent_to(device, chosen, network)
+        first, end = int(chosen[0]), int(chosen[-1]) + 1
+        in_a_row = np.array_equal(chosen, np.arange(first, end))
+        if self._sent is None or device == "cpu" or not in_a_row:
+            return self._sent_to(device, chosen, network)
+        if device not in self._sent:
+            everything = np.arange(self.posterior_.n_pooled)
+            self._sent[device] = self._sent_to(device, everything, network)
+        theta, state = self._sent[device]
+        return theta[first:end], {name: values[first:end] for name, values in state.items()}
 
     def _sent_to(self, device: str, chosen: Array, network: Network) -> tuple[Tensor, Any]:
         import torch
