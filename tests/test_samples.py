@@ -146,3 +146,14 @@ def test_names_of_draws_are_those_of_a_dict():
     assert "scale" in posterior and "intercept" not in posterior
     with pytest.raises(KeyError, match="'intercept' is not the name .* coef, scale are"):
         posterior["intercept"]
+
+
+@pytest.mark.parametrize("n_samples", [-1, 0, 2.5, "all", np.nan])
+def test_numbers_of_draws_that_cannot_be(pair, n_samples):
+    with pytest.raises(ValueError, match="n_samples=.* is not allowed: give None or a whole"):
+        pair[0].sample(n_samples)
+
+
+def test_quantiles_are_of_probabilities(pair):
+    with pytest.raises(ValueError, match=r"q=1\.5 is not allowed: give a number in \[0, 1\]"):
+        pair[0].quantile("x", [0.5, 1.5])

@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._exceptions import explained, explained_errors
+from .._exceptions import explained
 from .._limits import LIMITS
-from .._validation import BOUNDS, check_random_state
+from .._validation import BOUNDS, check_int, check_random_state, check_real, check_unless
 from .storage import decode
 
 Args = TypeVarTuple("Args")
@@ -175,8 +175,9 @@ class PosteriorSamples:
 
     def quantile(self, name: str, q: Any) -> Array:
         """Weighted posterior quantiles, along a new first axis."""
-        with explained_errors():  # NumPy's, of q
-            return quantiles(self.pooled(name), q, self.pooled_weights())
+        for each in np.ravel(q).tolist():
+            check_real("q", each, low=0.0, high=1.0, closed="both")
+        return quantiles(self.pooled(name), q, self.pooled_weights())
 
     def to_arviz(self) -> Any:
         """Convert the draws to arviz's data structure; see :func:`skbayes_sgmcmc.to_arviz`."""
@@ -196,6 +197,7 @@ class PosteriorSamples:
         total = self.n_pooled
         if n_samples is None:
             return slice(0, total)
+        check_unless(None, check_int, "n_samples", n_samples)
         rng = check_random_state(random_state)
         return rng.choice(total, size=n_samples, replace=True, p=self.pooled_weights())
 

@@ -427,7 +427,6 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         dict of str to array of shape ``(n_samples, *shape)``
         """
         reading.check_fitted(self)
-        check_unless(None, check_int, "n_samples", n_samples)
         chosen = self.posterior_.chosen(n_samples, random_state)
         found: dict[str, Array] = {}
         for posterior in (self.posterior_, self._in_units()):

@@ -283,7 +283,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         -------
         array of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
         """
-        levels = [check_real("quantiles", q, low=0.0, high=1.0) for q in np.atleast_1d(quantiles)]
+        given = np.atleast_1d(quantiles).tolist()
+        levels = [check_real("quantiles", q, low=0.0, high=1.0) for q in given]
         if not levels:
             raise not_allowed(f"quantiles={quantiles!r} is not allowed: give one or more numbers.")
         return self._figure(X, lambda mixture, X: mixture.quantiles(X, levels))
