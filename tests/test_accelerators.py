@@ -125,14 +125,20 @@ def test_the_first_of_a_part_is_chosen():
         ("d", "model", None, True),
         ("e", "model", None, True),
     )
-    assert choose(True, offered) == ("b", "d")
-    assert choose("auto", offered) == ("c", "d")
-    assert choose(False, offered) == ()
+    assert choose(True, offered).used == ("b", "d")
+    assert choose(False, offered) == ((), {})
+    used, why_not = choose("auto", offered)
+    assert used == ("c", "d")
+    assert why_not == {
+        "a": "it does not apply.",
+        "b": "it would not make the run faster.",
+        "e": "d is used in its place.",
+    }
 
 
 def test_auto_never_raises():
     nothing = offers(("a", "steps", "it does not apply.", False))
-    assert choose("auto", nothing) == choose("auto", []) == ()
+    assert choose("auto", nothing).used == choose("auto", []).used == ()
 
 
 # why not ------------------------------------------------------------------------------------------
@@ -152,6 +158,13 @@ def test_true_lists_every_reason_where_none_applies():
         "spike_slab: the model has no spike-and-slab prior.",
     ):
         assert reason in message
+
+
+def test_a_fit_says_why_it_does_not_use_an_accelerator():
+    clf = fitted(MLP, compiled="auto")
+    assert {*clf.compiled_, *clf.not_compiled_} == {each.name for each in ACCELERATORS}
+    assert clf.not_compiled_["cuda_steps"] == "it needs a GPU, and the device is 'cpu'."
+    assert fitted(MLP, compiled=False).not_compiled_ == {}
 
 
 @pytest.mark.parametrize(

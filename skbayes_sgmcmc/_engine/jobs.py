@@ -18,7 +18,7 @@ from .._exceptions import not_allowed
 from ..models._protocol import Model
 from ..models._threads import few_threads
 from ..samplers import Cell, Sampler
-from .accelerators import equip
+from .accelerators import Choice, equip
 from .chains import Chains
 from .checkpoint import Checkpoint
 from .data_parallel import checkpoint_of_run
@@ -68,8 +68,8 @@ class Job:
         The parameters of the run.
     previous : ChainState or None
         Earlier chains to continue.
-    accelerators : tuple of str
-        Names of the accelerators in use.
+    accelerators : Choice
+        The accelerators in use, and why the others are not.
     group : list of int
         Indices of the chains of this job.
     seeds : list of SeedSequence
@@ -80,7 +80,7 @@ class Job:
     plan: Plan
     settings: Settings
     previous: ChainState | None
-    accelerators: tuple[str, ...]
+    accelerators: Choice
     group: list[int]
     seeds: list[np.random.SeedSequence]
 
@@ -178,7 +178,7 @@ class Job:
 
     def _chains(self) -> Chains:
         target, like = self.target, self.target.like
-        engine = equip(self.accelerators, self.recipe)
+        engine = equip(self.accelerators.used, self.recipe)
         rng = ChainRandom(self.seeds, str(like.device), philox=engine.philox)
         if self.previous is not None:
             rng.set_state(_select(self.previous.rng, self.group))
@@ -247,7 +247,7 @@ class Job:
             # without a given seed, any run with the same data and parameters can be resumed
             None if self.settings.random_state is None else self.seeds,
             [plan.n_draws, plan.burn_in, plan.thinning, plan.weighted],
-            self.accelerators,
+            self.accelerators.used,
             self.target.data,
             None if self.previous is None else self.previous.theta,
         )

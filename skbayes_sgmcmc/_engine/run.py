@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from .._arrays import Array
 from .._exceptions import SamplingError, listed, more, warn
 from ..models._threads import few_threads
-from .accelerators import choose, offers
+from .accelerators import Choice, choose, offers
 from .combinations import check_plan
 from .data_parallel import Grid, check_ranks, check_same_run, grid_of_run
 from .jobs import Job, Result, moves_of
@@ -46,8 +46,8 @@ class Run:
     batch_size: int
     n_steps: int
     plan: Plan
-    #: names of the accelerators that the run used
-    accelerators: tuple[str, ...]
+    #: the accelerators that the run used, and why not the others
+    accelerators: Choice
     recipe: Recipe
 
     def fall_of_potential(self) -> float | None:
@@ -142,7 +142,7 @@ def _run_parts(job: Job, grid: Grid, on_progress: OnProgress | None) -> tuple[Pl
     for number, part in enumerate(parts):
         path = checkpoints.attempt(number).checkpoint
         job = replace(job, plan=part, settings=replace(job.settings, checkpoint=path))
-        check_same_run(grid, job.recipe, part, job.accelerators)
+        check_same_run(grid, job.recipe, part, job.accelerators.used)
         own = job.of(grid.own(job.group))
         results = grid.every(_run_groups(own, on_progress if grid.first else None))
         alive = [result for result in results if len(result.draws)]

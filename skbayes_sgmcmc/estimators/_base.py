@@ -163,7 +163,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         self.batch_size_ = run.batch_size
         self._takes_all_rows = run.recipe.minibatches.full
         self._automatic_step = run.recipe.automatic_step
-        self.compiled_ = run.accelerators
+        self.compiled_, self.not_compiled_ = run.accelerators
         self.device_ = problem.device
         self.sampling_threshold_ = run.threshold_trace() if call is None else None
         if heard():

@@ -166,6 +166,8 @@ class DeepPoissonFactorAnalysis(TopicModel):
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents", "belief_network"); ()
         if none.
+    not_compiled_ : dict of str to str
+        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
     topic_word_prior_ : float

@@ -173,6 +173,8 @@ class BayesianICA(Unmixing):
         Number of rows in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
+    not_compiled_ : dict of str to str
+        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
     n_features_in_ : int

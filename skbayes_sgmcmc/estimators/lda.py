@@ -154,6 +154,8 @@ class LatentDirichletAllocation(TopicModel):
         Number of documents in a minibatch; only with "sgmcmc".
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents",); () if none.
+    not_compiled_ : dict of str to str
+        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
     device_ : str
         Device of the last call: as given, or what "auto" has chosen.
     doc_topic_prior_, topic_word_prior_ : float
@@ -324,7 +326,7 @@ class LatentDirichletAllocation(TopicModel):
         from ..models.topics.gibbs import gibbs_draws
 
         offer = Offer("documents", "sweeps", None, bool(X.sum() >= LIMITS.worth_words), numba=True)
-        self.compiled_ = choose(self.compiled, [offer])
+        self.compiled_, self.not_compiled_ = choose(self.compiled, [offer])
         lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).with_given(settings)
         n_steps = lengths.n_steps
         progress = Progress(self, {"X": X, "y": None})

@@ -166,6 +166,8 @@ class BayesianLogisticRegression(LinearClassifier):
         Number of rows in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("linear_sgld",); () if none.
+    not_compiled_ : dict of str to str
+        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
     sampling_threshold_ : dict or None
         Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
         gradient noise to the injected noise in the worst direction; chains sample the posterior

@@ -10,7 +10,7 @@ first accelerator that applies (``compiled=True``), the first that applies and m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._exceptions import not_allowed
 from ..._numba import why_no_numba
@@ -23,7 +23,7 @@ from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel, PerceptronKernel
 from .recorded_steps import FusedUpdates, RecordedSteps
 
-__all__ = ["ACCELERATORS", "Offer", "choose", "equip", "offers"]
+__all__ = ["ACCELERATORS", "Choice", "Offer", "choose", "equip", "offers"]
 
 ACCELERATORS: tuple[Accelerator, ...] = (
     RecordedSteps(),
@@ -44,8 +44,15 @@ def offers(recipe: Recipe) -> list[Offer]:
     return [accelerator.offer(recipe) for accelerator in ACCELERATORS]
 
 
-def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
-    """Names of the accelerators that a run uses.
+class Choice(NamedTuple):
+    """Names of the accelerators that a run uses, and why it does not use each of the others."""
+
+    used: tuple[str, ...]
+    why_not: dict[str, str]
+
+
+def choose(compiled: Any, offered: Iterable[Offer]) -> Choice:
+    """Which of the accelerators a run uses.
 
     Raises
     ------
@@ -53,24 +60,27 @@ def choose(compiled: Any, offered: Iterable[Offer]) -> tuple[str, ...]:
         ``compiled`` is True and no accelerator applies. The message lists the reasons.
     """
     if compiled is False:
-        return ()
+        return Choice((), {})
     chosen: dict[str, str] = {}  # by part
-    reasons = []
+    reasons = {}
     for offer in offered:
-        wanted = offer.part not in chosen and (compiled is True or offer.pays)
         why_not = offer.why_not
-        if why_not is None and wanted and offer.numba:
+        if why_not is None and offer.part in chosen:
+            why_not = f"{chosen[offer.part]} is used in its place."
+        if why_not is None and not (compiled is True or offer.pays):
+            why_not = "it would not make the run faster."
+        if why_not is None and offer.numba:
             why_not = why_no_numba()
-        if why_not is not None:
-            reasons.append(f"\n  {offer.name}: {why_not}")
-        elif wanted:
+        if why_not is None:
             chosen[offer.part] = offer.name
+        else:
+            reasons[offer.name] = why_not
     if compiled is True and not chosen:
         raise not_allowed(
             "compiled=True is not allowed here: no accelerator applies. Give compiled='auto'."
-            + "".join(reasons)
+            + "".join(f"\n  {name}: {why_not}" for name, why_not in reasons.items())
         )
-    return tuple(chosen.values())
+    return Choice(tuple(chosen.values()), reasons)
 
 
 def equip(names: Sequence[str], recipe: Recipe) -> Engine:
