@@ -1,8 +1,9 @@
-"""Where an error sends its reader: the section of docs/warnings.md in the note it carries."""
+"""What a call warns of, and the section of docs/warnings.md that an error sends its reader to."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import skbayes_sgmcmc
@@ -28,3 +29,11 @@ def section_of(error):
         else None
     )
     return named[1] if named and named[1] in SECTIONS else None
+
+
+def messages(call, kind=skbayes_sgmcmc.SamplingWarning):
+    """The texts of a call's warnings, of ours unless another kind is given."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(one.message) for one in caught if issubclass(one.category, kind)]

@@ -255,7 +255,6 @@ def test_weight_zero_is_no_group():
         ({"groups": [0, 1]}, "leave no feature"),
         ({"group_slopes": 0}, "group_slopes=0.*without groups"),
         ({"groups": 1, "group_slopes": 1}, "group_slopes=1.*not a feature"),
-        ({"groups": 1, "group_scale": -1.0}, "group_scale=-1.0"),
         ({"groups": 1, "group_scale": "auto"}, "group_scale='auto'"),
         ({"groups": 1, "group_scale": [1.0]}, r"group_scale=\[1.0\]"),
         ({"groups": 1, "group_scale": LearnedScale(shape=-1.0)}, "group_scale.shape=-1.0"),

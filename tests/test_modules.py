@@ -1,12 +1,12 @@
 """Networks made of torch modules: gradients, batch norms, bad modules."""
 
-import warnings
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _links import messages
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -235,11 +235,8 @@ def test_batch_norms_have_the_statistics_of_the_rows_in_log_likelihoods_too():
 def test_fits_with_batch_norms_are_not_said_to_be_astray():
     """Draws that describe the data: with other statistics, three warnings denied it."""
     clf = BayesianModuleClassifier(norm_module, standardize=True, **(SHORT | {"burn_in": 1000}))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        clf.fit(X[:300], y[:300])
+    said = messages(partial(clf.fit, X[:300], y[:300]))
     assert clf.score(X[:300], y[:300]) > 0.95
-    said = [str(each.message) for each in caught]
     assert not [each for each in said if "describe" in each or "posterior for a while" in each]
 
 

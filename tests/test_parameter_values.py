@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 
 import joblib
 import numpy as np
@@ -61,6 +62,7 @@ WRONG = {
     "text": "no such value",
     "nothing": None,
     "true": True,
+    "zero": 0,
     "half": 0.5,
     "whole": 3,
     "negative": -2.5,
@@ -82,12 +84,12 @@ NUMBER, COUNT = {"half", "whole"}, {"whole"}
 ACCEPTED = {
     "prior_scale": NUMBER,
     "step_size": NUMBER,
-    "temperature": NUMBER | {"true"},
+    "temperature": NUMBER | {"zero", "true"},
     "noise": NUMBER,
     "exposure": {"nothing"},
-    "offset": {"whole", "nothing"},
+    "offset": {"zero", "whole", "nothing"},
     "n_trials": {"nothing"},
-    "groups": {"whole", "nothing"},
+    "groups": {"zero", "whole", "nothing"},
     "group_slopes": {"nothing"},
     "group_scale": NUMBER,
     "topic_word_prior": NUMBER | {"nothing"},
@@ -96,9 +98,10 @@ ACCEPTED = {
     "success_probability": {"half", "nothing"},
     "r_rate": NUMBER,
     "network_scale": NUMBER,
-    "prior_mean": NUMBER | {"negative", "beyond int32"},
-    "threshold": {"half"},
-    "prune": {"half", "nothing"},
+    "prior_center": {"zero"},
+    "prior_mean": NUMBER | {"zero", "negative", "beyond int32"},
+    "threshold": {"zero", "half"},
+    "prune": {"zero", "half", "nothing"},
     "hidden_layer_sizes": COUNT,
     "conv_channels": COUNT,
     "kernel_size": COUNT,
@@ -107,15 +110,15 @@ ACCEPTED = {
     "batch_size": COUNT,
     "n_chains": COUNT,
     "n_draws": COUNT,
-    "burn_in": COUNT,
+    "burn_in": COUNT | {"zero"},
     "thinning": COUNT,
     "max_steps": COUNT | {"nothing"},
     "validation_fraction": {"half"},
-    "doc_sweeps": COUNT,
-    "random_state": COUNT | {"nothing"},
+    "doc_sweeps": COUNT | {"zero"},
+    "random_state": COUNT | {"zero", "nothing"},
     "n_jobs": COUNT | {"nothing"},
-    "n_workers": COUNT,
-    "verbose": COUNT | {"true"},  # as in scikit-learn
+    "n_workers": COUNT | {"zero"},
+    "verbose": COUNT | {"zero", "true"},  # as in scikit-learn
     "categorical_features": {"nothing"},
     "standardize": {"true"},
     "fit_intercept": {"true"},
@@ -130,55 +133,45 @@ ACCEPTED = {
     "student": {"whole", "nothing"},
     "n_epochs": COUNT,
     "learning_rate": NUMBER,
-    "perturbation": NUMBER,
+    "perturbation": NUMBER | {"zero"},
     "storage": {"nothing"},
     "checkpoint": {"nothing", "text"},  # any text is a file name
     "preconditioner": {"nothing"},
-    "init": {"half", "whole", "negative", "beyond int32", "beyond int64"},  # arrays that broadcast
+    "init": {"zero", "half", "whole", "negative", "beyond int32", "beyond int64"},  # they broadcast
 }
+
+
+def faults(make, *rows):
+    """Values of wrong types that a fit accepts, or refuses without their name or their section.
+
+    The section is that of docs/warnings.md which explains the error.
+    """
+    found = []
+    for parameter in make().get_params(deep=False):
+        for word in sorted(WRONG.keys() - ACCEPTED.get(parameter, set())):
+            estimator, error = make().set_params(**{parameter: WRONG[word]}), None
+            try:
+                estimator.fit(*rows)
+            except Exception as raised:  # all but those that name the parameter are faults
+                error = raised
+            named = isinstance(error, ValueError) and parameter in str(error)
+            if not named or section_of(error) is None:
+                found.append((parameter, word, repr(error)))
+    return found
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_parameter_refuses_values_of_wrong_types(name, tmp_path, monkeypatch):
-    """A ``ValueError`` that names it, for 18 values of each parameter but those it may take.
-
-    It also names the section of docs/warnings.md that explains it.
-    """
+    """A ``ValueError`` that names it, for 18 values of each parameter but those it may take."""
     monkeypatch.chdir(tmp_path)
-    wrong = []
-    names = made(name).get_params(deep=False)
-    for parameter in names:
-        for word, value in WRONG.items():
-            if word in ACCEPTED.get(parameter, ()):
-                continue
-            estimator = made(name).set_params(**{parameter: value})
-            try:
-                estimator.fit(*data(name))
-            except ValueError as error:
-                if parameter not in str(error) or section_of(error) is None:
-                    wrong.append((parameter, word, repr(error)))
-            except Exception as error:  # all others are what this test looks for
-                wrong.append((parameter, word, repr(error)))
-            else:
-                wrong.append((parameter, word, "accepted"))
+    wrong = faults(partial(made, name), *data(name))
     assert not wrong, "\n" + "\n".join(map(str, wrong))
 
 
 def test_every_parameter_of_distillation_refuses_values_of_wrong_types():
     """As above; its checks come before the teacher is fitted, which here would take too long."""
-    wrong, teacher = [], BayesianLogisticRegression(n_draws=10**9)
-    for parameter in DistilledClassifier(teacher).get_params(deep=False):
-        for word, value in WRONG.items():
-            if word in ACCEPTED.get(parameter, ()):
-                continue
-            student = DistilledClassifier(teacher).set_params(**{parameter: value})
-            try:
-                student.fit(X, LABELS)
-            except ValueError as error:
-                if parameter not in str(error) or section_of(error) is None:
-                    wrong.append((parameter, word, repr(error)))
-            except Exception as error:
-                wrong.append((parameter, word, repr(error)))
+    teacher = BayesianLogisticRegression(n_draws=10**9)
+    wrong = faults(partial(DistilledClassifier, teacher), X, LABELS)
     assert not wrong, "\n" + "\n".join(map(str, wrong))
 
 
@@ -224,15 +217,11 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
         (BayesianMLPRegressor, "validation_fraction", 1.0, r"give a number in \(0, 1\)"),
         (BayesianMLPClassifier, "max_steps", 10**19, "at most 1000000000000"),
         (BayesianLogisticRegression, "max_steps", 0, "at least 1"),
-        (BayesianICA, "max_steps", -1, "at least 1"),
-        (BayesianLogisticRegression, "n_jobs", "2", "give None, a whole number"),
-        (BayesianLogisticRegression, "n_jobs", -1.5, "give None, a whole number"),
         (BayesianLogisticRegression, "n_jobs", 0, "give None, a whole number"),
         (BayesianLogisticRegression, "n_jobs", 2**31, "at most 2147483647"),
         (BayesianLogisticRegression, "n_jobs", 10**30, "at most 2147483647"),
         (BayesianMLPClassifier, "n_chains", 10**19, "at most 1000000"),
         (BayesianMLPRegressor, "n_chains", 10**30, "at most 1000000"),
-        (BayesianLogisticRegression, "prior_scale", 0, r"\[1e-15, 1e\+15\]"),
         (BayesianMLPClassifier, "prior_scale", 10**400, r"\[1e-15, 1e\+15\]"),
         (BayesianMLPRegressor, "noise", 1e300, r"\[1e-150, 1e\+150\]"),
         (BayesianMLPRegressor, "noise", 1e-300, r"\[1e-150, 1e\+150\]"),

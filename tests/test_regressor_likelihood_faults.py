@@ -47,7 +47,6 @@ def test_targets_that_are_no_counts_are_refused(name, value):
             {"noise": "hetero"},
             "noise='hetero' is not allowed: give 'auto', 'infer', 'heteroscedastic'",
         ),
-        ({"noise": 0.0}, "noise=0.0 is not allowed: give a number in"),
         ({"likelihood": "gamma"}, "likelihood='gamma' is not allowed: give one of 'normal'"),
         ({"likelihood": StudentT(df=2.0)}, r"likelihood.df=2.0 is not allowed: .* \(2, inf\)"),
         ({"likelihood": StudentT(df="auto")}, "likelihood.df='auto' is not allowed"),

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from _links import messages
 
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
     BayesianICA,
     LatentDirichletAllocation,
     SamplingError,
-    SamplingWarning,
 )
 from skbayes_sgmcmc.estimators._sense import check_run
-
-
-def messages(call):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        call()
-    return [str(one.message) for one in caught if one.category is SamplingWarning]
 
 
 @pytest.mark.parametrize("likelihood", ["normal", "student_t", "gamma", "log_normal"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _links import messages
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
@@ -43,13 +43,6 @@ def sine(n=100):
     rng = np.random.default_rng(0)
     x = np.r_[rng.uniform(-3.0, -1.0, n // 2), rng.uniform(1.0, 3.0, n // 2)]
     return x[:, None], np.sin(2.0 * x) + 0.1 * rng.standard_normal(n)
-
-
-def messages(fit):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit()
-    return [str(one.message) for one in caught if issubclass(one.category, SamplingWarning)]
 
 
 def test_noise_beyond_the_spread_of_the_targets():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from _links import messages
 from sklearn.datasets import load_iris
 
-from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, SamplingWarning
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._engine.strays import stray_draws
 from skbayes_sgmcmc._engine.target import Target
@@ -20,13 +20,6 @@ def sine(n=200):
     rng = np.random.default_rng(0)
     x = rng.uniform(-3.0, 3.0, n)
     return x[:, None], np.sin(2.0 * x) + 0.1 * rng.standard_normal(n)
-
-
-def messages(fit):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit()
-    return [str(one.message) for one in caught if issubclass(one.category, SamplingWarning)]
 
 
 def test_noise_that_runs_away_for_a_while():

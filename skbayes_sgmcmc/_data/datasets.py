@@ -300,9 +300,5 @@ def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
     n, size = length(dataset), LIMITS.module_rows
     blocks = [list(range(start, min(start + size, n))) for start in range(0, n, size)]
     yield from torch.utils.data.DataLoader(
-        _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=_as_it_is
+        _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=np.asarray
     )
-
-
-def _as_it_is(values: Any) -> Any:
-    return values

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._limits import LIMITS
@@ -177,9 +178,7 @@ class _Columns:
         self.scale[self.scale == 0.0] = 1.0
 
     def blocks(self) -> list[slice]:
-        n_rows = len(self.target)
-        size = LIMITS.block_rows
-        return [slice(start, start + size) for start in range(0, n_rows, size)]
+        return list(gen_batches(len(self.target), LIMITS.block_rows))
 
     def plain(self, chosen: Any) -> Array:
         """Columns and targets of some rows, (rows, width)."""

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
@@ -168,9 +169,7 @@ class Data:
         if n_rows >= self.n_rows:
             yield slice(0, self.n_rows), self
             return
-        starts = range(0, self.n_rows, n_rows)
-        parts = (slice(start, min(start + n_rows, self.n_rows)) for start in starts)
-        yield from read_ahead(self.block, parts, ahead=self.ahead)
+        yield from read_ahead(self.block, gen_batches(self.n_rows, n_rows), ahead=self.ahead)
 
     def block(self, rows: slice) -> Data:
         """Consecutive rows, with their share of N."""

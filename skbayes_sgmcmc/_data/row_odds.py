@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._limits import LIMITS
@@ -51,8 +52,7 @@ class OddsOfManyRows(RowOdds):
     def __init__(self, size: Array):
         self.n_rows = n_rows = len(size)
         self._within = np.empty(n_rows, np.float32)
-        for start in range(0, n_rows, BLOCK):
-            block = slice(start, start + BLOCK)
+        for block in gen_batches(n_rows, BLOCK):
             self._within[block] = np.cumsum(size[block], dtype=float)
         last = np.minimum(np.arange(BLOCK, n_rows + BLOCK, BLOCK), n_rows) - 1
         self._ends = np.cumsum(self._within[last], dtype=float)

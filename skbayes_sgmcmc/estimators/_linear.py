@@ -336,10 +336,10 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
 
     def _logits(self, coef: Tensor, other: Tensor, x: Tensor) -> Tensor:
         """Logits (draws, rows, classes) of some draws, differentiable with respect to the rows."""
-        raise NotImplementedError
+        return self._logit_module(coef, other)(x)
 
     def _logit_module(self, coef: Tensor, other: Tensor) -> nn.Module:
-        """The same of all draws, for rows that come later."""
+        """The same as a torch module, for rows that come later."""
         raise NotImplementedError
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -362,11 +362,6 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         X, y = super()._validate_xy(X, y, reset=reset)
-        if self._n_targets != 1:
-            raise not_allowed(
-                f"y with {y.shape[1]} outputs is not allowed: give one column, and one estimator "
-                "for each."
-            )
         if not self._columns.features:
             raise not_allowed(
                 f"{' and '.join(self._columns.special)} leave no feature of the {X.shape[1]} "

@@ -345,11 +345,6 @@ class BayesianOrdinalClassifier(LinearClassifier):
     def _has_valid_draws(self) -> bool:
         return bool((np.diff(self.posterior_.pooled("cutpoints")) > 0.0).all())
 
-    def _logits(self, coef: Tensor, cutpoints: Tensor, x: Tensor) -> Tensor:
-        from ..models.ordinal import log_probabilities
-
-        return log_probabilities(coef @ x.mT, cutpoints)
-
     def _logit_module(self, coef: Tensor, cutpoints: Tensor) -> nn.Module:
         from ..models.ordinal import OrdinalOutputs
 
