@@ -144,6 +144,8 @@ def _not_numeric(name: str, values: Any) -> str | None:
     if table.ndim == 1:
         found = _first_no_number(table)
         other = OTHER_THAN_NUMBERS.get(name, "")
+        if name == "X" and hasattr(values, "to_frame"):  # a column, or a row, of a table
+            other += ". A table of one column is table[['name']], and of one row table.iloc[[0]]"
         return found and f"{name} is not allowed: item {found[0]}. Give numbers{other}."
     if table.ndim != 2:
         return None

@@ -44,6 +44,16 @@ WHEN = pd.Timestamp("2026-01-01") + pd.to_timedelta(ROOMS, unit="D")
 LISTS = pd.Series([[1.0, 2.0]] * N)
 
 
+@cases("rows", [BASE["city"], BASE.iloc[0]])
+def test_a_column_or_a_row_is_no_table(rows):
+    """The message was about texts only."""
+    with pytest.raises(ValueError, match=r"one column is table\[\['name'\]\], and of one row"):
+        BayesianGLMRegressor().fit(rows, REAL)
+    with pytest.raises(ValueError, match="CountVectorizer") as error:
+        BayesianGLMRegressor().fit([*CITIES], REAL)
+    assert "table" not in str(error.value)
+
+
 @cases(
     "column, message, remedy",
     [

@@ -77,6 +77,28 @@ def test_poisson_counts_under_the_negative_binomial():
     assert 0.3 * np.exp(fits[1].posterior_["log_dispersion"].mean()) < 0.05
 
 
+@pytest.mark.parametrize("parameter", ["groups", "exposure", "offset", "n_trials"])
+def test_what_is_known_of_rows_is_a_column(parameter):
+    """Labels of four groups were taken for the indices of four columns."""
+    X = np.arange(60.0).reshape(12, 5)
+    likelihood = "poisson" if parameter != "n_trials" else "binomial"
+    for given in ([0, 1, 2] * 4, np.arange(12) % 3, 200):
+        reg = BayesianGLMRegressor(likelihood=likelihood, **{parameter: given})
+        with pytest.raises(ValueError, match=f"{parameter}=.* is a column of X: add it") as error:
+            reg.fit(X, np.arange(12) % 2)
+        assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("parameter", ["exposure", "offset"])
+def test_exposures_are_numbers(parameter):
+    """The message named categorical_features, which does not allow the column, either."""
+    X = pd.DataFrame({"a": np.arange(12.0), "b": [*"abcabcabcabc"]})
+    reg = BayesianGLMRegressor(likelihood="poisson", **{parameter: "b"})
+    message = f"{parameter} is not allowed to name column 'b' of X, which is not numeric"
+    with pytest.raises(ValueError, match=message):
+        reg.fit(X, np.arange(12))
+
+
 @pytest.mark.parametrize("column", ["exposure", "offset", "n_trials"])
 def test_missing_numbers_in_known_columns_are_refused(column):
     X = np.column_stack([np.arange(10.0), np.r_[np.ones(9), np.nan]])

@@ -90,7 +90,7 @@ def test_differences_are_narrower_than_coefficients():
     [
         ({"smoker": "always"}, "no feature is the category 'always' of a column 'smoker'. Features "
          "of categories are smoker=current, smoker=former, smoker=never."),
-        ({"age": 1.0}, "the category 1.0 of a column 'age'"),
+        ({"age": 1.0}, "1.0 of a column 'age'. Features of categories are smoker=current"),
         ({"height": "m"}, "a column 'height'. Features of categories are smoker=current"),
         ("never", "reference='never' is not allowed: give a dict"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -26,6 +27,10 @@ WARNED = {
     "ISO dates": (DAYS.strftime("%Y-%m-%dT%H:%M"), "dates as text"),
     "American dates": (DAYS.strftime("%m/%d/%Y"), "dates as text"),
     "German dates": (DAYS.strftime("%d.%m.%Y"), "dates as text"),
+    "amounts": ([f"$ {1000 * x:,.0f}" for x in POWER], "numbers as text"),
+    "shares": ([f"{x:.1f}%" for x in POWER], "numbers as text"),
+    "times of day": ([f"{int(x) // 60}:{int(x) % 60:02d}" for x in POWER], "times as text"),
+    "durations": ([f"{int(x) // 60}:{int(x) % 60:02d}:30" for x in POWER], "times as text"),
     "identifiers": ([f"u{i}" for i in range(N)], OWN_TEXT),
     "one pair": ([f"u{max(i, 1)}" for i in range(N)], OWN_TEXT),
 }
@@ -35,6 +40,7 @@ SILENT = {
     "codes": RNG.integers(1, 21, N).astype(str),
     "a few dates": DAYS[np.arange(N) % 20].strftime("%Y-%m-%d"),
     "versions": [f"1.{i % 30}.{i % 2}" for i in range(N)],
+    "ratios": [f"{i % 30}:{i % 2}" for i in range(N)],
     "streets": [f"{i % 30} High Street" for i in range(N)],
 }
 
@@ -95,6 +101,33 @@ def test_remedies_are_those_of_the_texts():
     assert "dayfirst=True" in days
     (numbers,) = found(["?", *POWER[1:].astype(str).tolist()])
     assert f"numbers as text ('{POWER[1]}')" in numbers and "to_numeric" in numbers
+
+
+@cases(
+    "kind, factor, constant",
+    [("amounts", 1000, 0), ("shares", 1, 0), ("times of day", 60, 0), ("durations", 60, 30)],
+)
+def test_code_of_the_message_makes_numbers(kind, factor, constant):
+    """Signs and colons are no reason to keep numbers as categories."""
+    (message,) = found(WARNED[kind][0])
+    code = re.search(r"Give (pandas\..*), or give column", message)[1]
+    made = eval(code, {"pandas": pd, "column": pd.Series(WARNED[kind][0])})
+    assert made.to_numpy() == pytest.approx(factor * POWER + constant)
+
+
+def test_columns_of_one_kind_share_a_warning():
+    """A table with thirty such columns had thirty warnings."""
+    texts = WARNED["numbers"][0]
+    X = pd.DataFrame({name: texts for name in "abcde"}).assign(day=WARNED["ISO dates"][0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SamplingWarning)
+        BayesianGLMRegressor(n_draws=10, burn_in=20, n_chains=2).fit(X, TARGET)
+    messages = [str(each.message) for each in caught if "column" in str(each.message)]
+    assert len(messages) == 2
+    assert (
+        f"columns 'a', 'b', 'c' and 2 more hold numbers as text ({str(texts[0])!r})" in messages[0]
+    )
+    assert "column 'day' holds dates as text" in messages[1]
 
 
 def test_later_rows_do_not_warn_again():

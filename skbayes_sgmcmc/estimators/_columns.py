@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,13 @@ from .._table_columns import (
     missing_value,
     with_column,
 )
-from .._validation import check_int, validate_data
+from .._validation import brief, is_whole, validate_data
 from ._encoding import PLAIN, Encoding, learned
 
 #: what to do with a row without a label
 MISSING_LABEL = "Leave the row out, or fill in a label of its own, for instance by fillna of pandas"
+#: what to do with numbers or labels of rows where a column is to be named
+OF_ROWS = "What is known of each row is a column of X: add it there, and name it."
 #: modules of scikit-learn's selectors that fit an estimator to fewer and fewer columns
 SELECTORS = "sklearn.feature_selection._rfe", "sklearn.feature_selection._sequential"
 
@@ -157,7 +159,8 @@ class Columns:
             of = np.flatnonzero(part == (columns.index(column) if column in columns else -1))
             known = [labels[j] for j in of]
             if f"{column}={label_text(level)}" not in known:
-                found = listed(known or [each for each in labels if "=" in each]) or "none"
+                levels = [each for each in known if each.startswith(f"{column}=")]
+                found = listed(levels or [each for each in labels if "=" in each]) or "none"
                 raise not_allowed(
                     f"reference={given!r} is not allowed: no feature is the category {level!r} of "
                     f"a column {column!r}. Features of categories are {found}."
@@ -171,19 +174,24 @@ class Columns:
         found = None
         if isinstance(given, str):
             found = self.names.index(given) if given in self.names else None
-        elif isinstance(given, Integral) and not isinstance(given, bool):
-            found = check_int(parameter, given, low=0, high=self.n_columns - 1)
+        elif is_whole(given) and 0 <= given < self.n_columns:
+            found = int(given)
         if found is not None:
             return int(np.searchsorted(self.encoding.origin(self.n_columns), found))
         raise not_allowed(
-            f"{parameter}={given!r} is not allowed: give the index of a column of X, below "
-            f"{self.n_columns}, the name of a column of a DataFrame, or None."
+            f"{parameter}={brief(given)} is not allowed: give the index of a column of X, below "
+            f"{self.n_columns}, the name of a column of a DataFrame, or None. {OF_ROWS}"
         )
 
     def named(self, parameter: str, given: Any) -> dict[str, int]:
         """Indices of the columns that a value of this parameter names, one or several."""
         given = given.tolist() if hasattr(given, "tolist") else given  # an array or an index
         given = [] if given is None else given if isinstance(given, (list, tuple)) else [given]
+        if len(given) > self.n_columns:
+            raise not_allowed(
+                f"{parameter}={brief(given)} is not allowed: it has {len(given)} items, and X has "
+                f"{self.n_columns} columns. Give names or indices of columns. {OF_ROWS}"
+            )
         return {f"{parameter}={each!r}": self.find(parameter, each) for each in given}
 
     def of_features(self, X: Any) -> Any:

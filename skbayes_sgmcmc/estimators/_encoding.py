@@ -25,7 +25,7 @@ from .._table_columns import (
     missing_of,
     missing_value,
 )
-from ._texts import check_texts
+from ._texts import Complaint, complaint_of, warn_of_texts
 
 #: fewest columns of encoded rows that are sparse, if they may be, and the largest share of
 #: numbers that are not zero. Both are known in fit: later rows are then of the same kind
@@ -101,13 +101,20 @@ class Categories:
     others: list[float]
 
     @classmethod
-    def learned(cls, name: str, column: Any, *, named: bool) -> Categories:
-        """``named``: whether the user says that the column holds categories."""
+    def learned(
+        cls, name: str, column: Any, complaints: dict[str, Complaint], *, named: bool
+    ) -> Categories:
+        """``named``: whether the user says that the column holds categories.
+
+        ``complaints`` takes what speaks against it.
+        """
         counts = Counter(categories_of(name, column))
         if counts.keys() == {None}:
             raise not_allowed(EMPTY.format(name))
         missing, total = counts.pop(None, 0), counts.total()
-        check_texts(name, counts, FEWEST, declared=named or declares_categories(column))
+        declared = named or declares_categories(column)
+        if complaint := complaint_of(counts, FEWEST, declared=declared):
+            complaints[name] = complaint
         levels: list[Any] = sorted(level for level, count in counts.items() if count >= FEWEST)
         shared = len(levels) < len(counts)
         if missing:
@@ -263,17 +270,26 @@ def learned(
             j for j in range(X.shape[1]) if j not in special and _is_categorical(column_of(X, j))
         }
     columns = {j: column_of(X, j) for j in range(X.shape[1]) if j not in categories}
-    if bad := {labels[j]: each for j, each in columns.items() if not _are_numbers(each)}:
-        refuse_columns(bad, "Name what holds categories in categorical_features")
-    named = not isinstance(chosen, str)
-    return Encoding(
+    bad = {j: each for j, each in columns.items() if not _are_numbers(each)}
+    for j in bad.keys() & special.keys():
+        raise not_allowed(
+            f"{special[j]} is not allowed to name column {labels[j]!r} of X, which is not numeric. "
+            "Give a column of numbers."
+        )
+    if bad:
+        named_bad = {labels[j]: each for j, each in bad.items()}
+        refuse_columns(named_bad, "Name what holds categories in categorical_features")
+    named, complaints = not isinstance(chosen, str), dict[str, Complaint]()
+    encoding = Encoding(
         tuple(
-            Categories.learned(label, column_of(X, j), named=named)
+            Categories.learned(label, column_of(X, j), complaints, named=named)
             if j in categories
             else Numbers.learned(label, column_of(X, j))
             for j, label in enumerate(labels)
         )
     )
+    warn_of_texts(complaints)
+    return encoding
 
 
 def check_categorical_features(name: str, value: Any) -> None:
