@@ -132,7 +132,7 @@ def test_columns_are_those_of_encoders():
     X = frame()
     columns = {
         "age": Numbers.learned("age", X["age"]),
-        "city": Categories.learned("city", X["city"], named=False),
+        "city": Categories.learned("city", X["city"], named=False, complaints={}),
     }
     encoding = Encoding(tuple(columns.values()))
     rows = encoding.encoded(X[["age", "city"]], ["age", "city"], sparse=False)
