@@ -252,9 +252,10 @@ class NetworkEstimator(SGMCMCEstimator):
 
     def _on(self, device: str, chosen: Array, network: Network) -> tuple[Tensor, Any]:
         """Some pooled draws on a device: positions (draws, n_parameters), and the buffers."""
+        if self._sent is None or device == "cpu":
+            return self._sent_to(device, chosen, network)
         first, end = int(chosen[0]), int(chosen[-1]) + 1
-        in_a_row = np.array_equal(chosen, np.arange(first, end))
-        if self._sent is None or device == "cpu" or not in_a_row:
+        if not np.array_equal(chosen, np.arange(first, end)):  # no view of all draws
             return self._sent_to(device, chosen, network)
         if device not in self._sent:
             everything = np.arange(self.posterior_.n_pooled)
