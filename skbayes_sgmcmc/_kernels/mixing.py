@@ -33,6 +33,7 @@ def figures(draws, order, scores, places, found):
             place_of[chain * n + draw] = chain * half + draw
             place_of[chain * n + n - half + draw] = (n_chains + chain) * half + draw
     z, halves = np.empty((2 * n_chains, half)), np.empty((2 * n_chains, half))
+    flat_halves = halves.ravel()
     for c in range(len(draws)):
         flat = draws[c].reshape(total)
         first, last = flat[order[c, 0]], flat[order[c, total - 1]]
@@ -70,7 +71,7 @@ def figures(draws, order, scores, places, found):
         for value in flat:
             square += (value - mean) ** 2
         for k in range(size):
-            halves.ravel()[inner[k]] = values[k]
+            flat_halves[inner[k]] = values[k]
         found[c, 2] = math.sqrt(square / (total - 1) / _ess(halves))
 
 

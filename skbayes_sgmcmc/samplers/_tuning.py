@@ -160,4 +160,5 @@ def add_scaled(x: Tensor, y: Tensor, s: float, state: State, power: int = 1) -> 
     if "scale" not in state:
         x.add_(y, alpha=s)
     else:
-        x.addcmul_(state["scale"] ** power, y, value=s)
+        scale = state["scale"]
+        x.addcmul_(scale if power == 1 else scale**power, y, value=s)
