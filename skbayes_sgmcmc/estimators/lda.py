@@ -130,7 +130,8 @@ class LatentDirichletAllocation(TopicModel):
         file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
         "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
     n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib. None: a single group.
+        Number of groups of chains that run in parallel through joblib, in processes that take
+        seconds to start: fits of a minute or more gain by it. None: a single group.
     random_state : int, RandomState or None, default=None
         Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
     verbose : int, default=0
