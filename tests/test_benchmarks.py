@@ -384,7 +384,7 @@ def test_frames_reach_another_process_as_they_are(monkeypatch, worker, tmp_path)
     import _mixed_data
     import _tabular_run
 
-    X, y = _mixed_data.load("made_regression")
+    X, y, _ = _mixed_data.load("made_regression")
     path = str(tmp_path / "data.npz")
     _tabular_run.store(path, X=X, y=y)
     pd.testing.assert_frame_equal(worker.part_of(path, "X"), X)

