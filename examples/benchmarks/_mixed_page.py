@@ -45,7 +45,9 @@ TabM has one. crx, smoking, splice and titanic were the first to have more seeds
 methods: with four, ours was 14.1 ± 3.5% behind CatBoost and 7.6 ± 7.3% behind the linear model.
 Seeds from 3 on, all of mpls_stops and nafld, and most runs of RealMLP-TD were made beside other
 work, which makes core-seconds larger. nafld was found later and is in no rank: measurements of HDL
-cholesterol, several of each person, and persons are in one part of a split only.
+cholesterol, several of each person, and persons are in one part of a split only. Ours warns there
+that its chains have not reached the posterior, which takes rows for independent: with 80,000 steps
+instead of 14,000, seed 0 has an RMSE of .876 instead of .872 and an NLL of 1.267 instead of 1.262.
 
 {lists}
 
