@@ -16,6 +16,7 @@ from .._draws.magnitude import check_magnitude, extremes, moves
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage, decode
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
+from .._modes import usual_modes
 from .._validation import check_choice, check_int
 from ..diagnostics import r_hat
 from ..models._protocol import Model
@@ -39,6 +40,7 @@ LARGEST_R_HAT, MOST_COORDINATES = 1.5, 300
 
 
 @explain_full_memory(FIT_REMEDY)
+@usual_modes()
 def sample(
     target: Model | Callable[..., Any],
     n_parameters: int | None = None,

@@ -18,6 +18,7 @@ from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
+from .._modes import usual_modes
 from .._searches import search_file
 from .._sklearn import BaseEstimator
 from .._validation import check_int, check_unless
@@ -221,6 +222,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     # every call of fit and partial_fit ------------------------------------------------------------
 
+    @usual_modes()
     @all_or_nothing
     @with_callbacks
     def _fit(

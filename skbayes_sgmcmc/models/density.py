@@ -61,7 +61,7 @@ class DensityModel(Model):
                 f"log_density returned {_described(found)} for theta of shape "
                 f"{tuple(theta.shape)}: return a tensor with one number for each row of theta."
             )
-        values = torch.as_tensor(found)
+        values = torch.as_tensor(found, device=theta.device)
         if theta.requires_grad and not values.requires_grad:
             raise _refused(
                 "log_density returned a tensor without a gradient in theta: compute it from theta "
@@ -106,7 +106,9 @@ class DensityModel(Model):
         ends = [self.log_density(theta + sign * step * line.to(theta)) for sign in (1.0, -1.0)]
         if any(_shape(end) != (len(theta),) for end in ends):
             return
-        ahead, behind = (torch.as_tensor(end).detach().to(theta) for end in ends)
+        ahead, behind = (
+            torch.as_tensor(end, device=theta.device).detach().to(theta) for end in ends
+        )
         given, found = (gradient * line.to(theta)).sum(1), (behind - ahead) / (2.0 * step)
         rounding = 10.0 * torch.finfo(theta.dtype).eps * ahead.abs() / step
         wrong = (given - found).abs() > 0.1 * (given.abs() + found.abs()) + rounding

@@ -86,7 +86,7 @@ class DistributionLikelihood(Likelihood):
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        zeros = torch.zeros(1, 1, self.n_outputs, dtype=torch.float64)
+        zeros = torch.zeros(1, 1, self.n_outputs, dtype=torch.float64, device="cpu")
         distribution = made(self.given.distribution, zeros)
         return all(has_part(distribution, name) for name in MOMENTS)
 
@@ -96,7 +96,7 @@ class DistributionLikelihood(Likelihood):
 
     def check_targets(self, y: Array) -> None:  # type: ignore[override]
         """Raise ``ValueError`` if some targets have no density at outputs of zero."""
-        zeros = torch.zeros(1, len(y), self.n_outputs, dtype=torch.float64)
+        zeros = torch.zeros(1, len(y), self.n_outputs, dtype=torch.float64, device="cpu")
         try:
             found = self.log_density(zeros, torch.from_numpy(y), zeros)[0]
         except Exception as error:
@@ -199,7 +199,7 @@ class FromTorch(Predictive):
     def _quantile(self, q: float) -> Array:
         """Quantiles of distributions without a variance, which has no bounds of them."""
         found = self._asked("icdf", "predict_quantiles")
-        return np.asarray(self._shaped(found(torch.as_tensor(q, dtype=torch.float64))))
+        return np.asarray(self._shaped(found(torch.tensor(q, dtype=torch.float64, device="cpu"))))
 
     def parameters(self) -> Iterator[Array]:
         yield self.outputs
@@ -210,7 +210,7 @@ class FromTorch(Predictive):
         return replace(self, outputs=self.outputs.numpy())
 
     def _made(self) -> Any:
-        return made(self.distribution, torch.as_tensor(self.outputs))
+        return made(self.distribution, torch.as_tensor(self.outputs, device="cpu"))
 
     def _targets(self, y: Array) -> Tensor:
         shape = *self.outputs.shape[:2], self.n_targets
@@ -224,7 +224,7 @@ class FromTorch(Predictive):
 
     def _has(self, name: str) -> bool:
         """Whether the distribution has a part, at outputs of zero."""
-        zeros = torch.zeros(1, 1, self.outputs.shape[2], dtype=torch.float64)
+        zeros = torch.zeros(1, 1, self.outputs.shape[2], dtype=torch.float64, device="cpu")
         return has_part(made(self.distribution, zeros), name)
 
     def _asked(self, name: str, method: str) -> Any:
@@ -257,7 +257,7 @@ def has_part(distribution: Any, name: str) -> bool:
         if name == "cdf":
             found(torch.nan_to_num(distribution.mean))
         if name == "icdf":
-            found(torch.as_tensor(0.5))
+            found(torch.tensor(0.5, device="cpu"))
         return True
     return False
 
