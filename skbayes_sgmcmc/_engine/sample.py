@@ -285,6 +285,14 @@ def _check_functions(target: Any, data: Any, gradient: Any, on_progress: Any) ->
         raise not_allowed(
             f"data={data!r} is not allowed: give skbayes_sgmcmc.models.Data, or None."
         )
+    if data is not None and not isinstance(target, Model):
+        raise not_allowed(
+            "data is not allowed with a function, which has no rows: leave it out, or give a Model."
+        )
+    if gradient is not None and isinstance(target, Model):
+        raise not_allowed(
+            "gradient_of_potential is not allowed with a Model, which has its own: leave it out."
+        )
     functions = {"gradient_of_potential": gradient, "on_progress": on_progress}
     for name, function in functions.items():
         if function is not None and not callable(function):
