@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -19,6 +22,7 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     DeepPoissonFactorAnalysis,
     LatentDirichletAllocation,
+    SamplingWarning,
     SparseBayesianRegressor,
     TorchLikelihood,
     sample,
@@ -138,3 +142,22 @@ def test_densities_students_and_attacks(mode):
         expected, inside = expected[:-1], inside[:-1]
     for there, here in zip(inside, expected, strict=True):
         np.testing.assert_array_equal(there, here)
+
+
+def test_targets_of_ones_own_likelihood_in_threads():
+    """torch's global random numbers, which they are drawn with, are put aside by one at a time."""
+    reg = BayesianMLPRegressor(4, likelihood=OWN, **SHORT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        reg.fit(X, REAL)
+    seeds = list(range(8)) * 30
+    expected = [reg.sample_y(X, 20, random_state=seed) for seed in seeds[:8]]
+    before, interval = torch.random.get_rng_state(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = pool.map(lambda seed: reg.sample_y(X, 20, random_state=seed), seeds)
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(np.array_equal(y, expected[k]) for y, k in zip(found, seeds, strict=True))
+    assert torch.equal(torch.random.get_rng_state(), before)

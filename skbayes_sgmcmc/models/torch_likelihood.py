@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._arrays import Array
 from .._exceptions import not_allowed
+from .._modes import numbers_put_aside
 from .._sklearn import BaseEstimator
 from .._validation import check_int
 from .likelihoods import Likelihood
@@ -250,8 +251,7 @@ class FromTorch(Predictive):
 
     def sample(self, rng: np.random.RandomState) -> Array:
         draw = self._asked("sample", "sample_y")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rng.randint(2**31)))
+        with numbers_put_aside(int(rng.randint(2**31))):
             return np.asarray(self._shaped(draw()))
 
     def length(self) -> Array:
@@ -350,7 +350,7 @@ def inside_of(distribution: Any) -> Tensor:
         mean: Tensor = distribution.mean
         if not torch.isnan(mean).any():
             return mean
-    with torch.random.fork_rng(devices=[]):
+    with numbers_put_aside():
         sample: Tensor = distribution.sample()
         return sample
 

@@ -22,6 +22,7 @@ from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed
 from ..._limits import LIMITS
+from ..._modes import numbers_put_aside
 from ..._validation import brief
 from .ensemble import StackedModule
 from .module_calls import Latest, ModuleCalls
@@ -30,9 +31,6 @@ from .module_copies import converted, copied, light_copy
 from .module_ids import with_checked_ids
 from .network import Network
 from .passes import Autocast
-
-#: torch's global random numbers are put aside by one thread at a time
-_BUILDING = threading.Lock()
 
 
 class ModuleNetwork(Network):
@@ -389,9 +387,7 @@ def build(module: Callable[[], Any], name: str = "module", seed: int | None = No
     ValueError
         The result is not a module. ``name`` is the parameter that the message names.
     """
-    with _BUILDING, torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        if seed is not None:  # not torch.manual_seed, which would change the state of GPUs
-            torch.default_generator.manual_seed(seed)
+    with numbers_put_aside(seed), torch.device("cpu"):
         built = module()
     if not isinstance(built, nn.Module):
         raise not_allowed(

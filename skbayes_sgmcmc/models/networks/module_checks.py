@@ -18,6 +18,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed, warn
+from ..._modes import numbers_put_aside
 from ..._validation import brief
 from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
@@ -173,8 +174,7 @@ def _trace(module: nn.Module, rows: Rows, seed: int) -> list[tuple[str, Any, Any
             part.register_forward_hook(after),
         ]
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with numbers_put_aside(seed):
             call(module, rows)
     finally:
         for handle in handles:
