@@ -112,15 +112,20 @@ def check_int(name: str, value: Any, *, low: int = 1, high: float = np.inf) -> i
 
 def check_numbers(name: str, values: Any, allowed: str) -> None:
     """Refuse what is not an array of finite numbers; ``allowed`` says what else may be given."""
+    found = _floats(values)
+    if found is None or not np.isfinite(found).all():
+        raise not_allowed(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
+
+
+def _floats(values: Any) -> Array | None:
+    """An array of floats, or None if some values are no real numbers."""
     try:
         given = np.asarray(values)
         # dates, Decimal, text and booleans become floats, too, but are no numbers
         real = given.dtype.kind in "fiu" or all(map(is_real, given.flat))
-        finite = real and bool(np.isfinite(np.asarray(given, dtype=float)).all())
+        return np.asarray(given, dtype=float) if real else None
     except (TypeError, ValueError, OverflowError):
-        finite = False
-    if not finite:
-        raise not_allowed(f"{name}={values!r} is not allowed: give {allowed} of finite numbers.")
+        return None
 
 
 def check_positions(name: str, values: Any) -> None:
@@ -245,7 +250,8 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
             "divide the weights by a constant. They are exponents of the likelihood.",
             "numbers-are-too-large-or-too-small",
         )
-    return np.require(weight, requirements="W")  # torch warns of columns of pandas, which are not
+    # torch warns of columns of pandas, which are to read only, and refuses reversed arrays
+    return np.require(weight, requirements=["C", "W"])
 
 
 def check_some_weight(weight: Array) -> None:
@@ -285,10 +291,8 @@ def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
 
 def check_scales(name: str, values: Any, allowed: str) -> Any:
     """Return ``values`` if it is a sequence of scales of priors; ``allowed`` says what may be."""
-    try:
-        numbers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        numbers = np.empty(0)
+    found = _floats(values)
+    numbers = np.empty(0) if found is None else found
     good = (numbers >= BOUNDS.smallest_scale) & (numbers <= BOUNDS.largest_scale)
     if numbers.ndim != 1 or numbers.size == 0 or not good.all():
         raise not_allowed(

@@ -6,7 +6,7 @@ Every schedule is a scikit-learn ``BaseEstimator``, so its parameters can be sea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -257,6 +257,10 @@ class MultiStep(Schedule):
     def check(self, name: str) -> None:
         check_real(f"{name}.first", self.first, low=0.0)
         check_real(f"{name}.factor", self.factor, low=0.0)
+        if not isinstance(self.milestones, Iterable):
+            raise not_allowed(
+                f"{name}.milestones={self.milestones!r} is not allowed: give a list of steps."
+            )
         for milestone in self.milestones:
             check_int(f"{name}.milestones", milestone)
         if list(self.milestones) != sorted(self.milestones):

@@ -7,6 +7,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import _seeds
@@ -18,7 +19,7 @@ from _cases import cases
 from _inside import Interrupt
 from _topics import SHORT, corpus
 
-from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance
+from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
 from skbayes_sgmcmc.samplers import PSGLD
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
@@ -98,6 +99,13 @@ def test_empty_documents(algorithm, compiled):
     theta = lda.transform(X)
     np.testing.assert_allclose(theta[[0, 7, -1]], 1 / 3, rtol=1e-6)
     np.testing.assert_array_equal(lda.transform(X[1:7]), theta[1:7])
+
+
+def test_a_vocabulary_of_one_word_is_not_warned_of():
+    """Its probability is 1 in every draw, which was taken for chains that do not move."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SamplingWarning)
+        LatentDirichletAllocation(2, max_steps=60, random_state=0).fit(np.full((9, 1), 3))
 
 
 def test_documents_of_one_word_cannot_be_completed():

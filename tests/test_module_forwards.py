@@ -13,6 +13,7 @@ import torch
 from _cases import cases
 from _links import messages
 from _modules import TINY, X, trained, y
+from scipy.special import softmax
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
@@ -26,6 +27,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc.models.networks.module import ModuleNetwork
 from skbayes_sgmcmc.models.networks.module_checks import Rows, first_random
+from skbayes_sgmcmc.priors import SpikeSlab
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
@@ -338,3 +340,67 @@ def test_modules_that_can_not_be_copied_are_refused_by_name():
     for module in (build, build()):
         with pytest.raises(ValueError, match="can't be copied .* torch.nn.utils.parametrizations"):
             BayesianModuleClassifier(module, **TINY).fit(X, y)
+
+
+# complex numbers, and none ------------------------------------------------------------------------
+
+
+@cases(
+    "where, dtype",
+    [
+        ("parameter", "float32"),
+        ("parameter", "float64"),
+        ("buffer", "float32"),
+        ("buffer", "float64"),
+    ],
+)
+def test_complex_numbers_keep_their_imaginary_parts(where, dtype):
+    """``Module.to(torch.float32)`` leaves these out. Rotations of embeddings are such buffers."""
+
+    class Magnitudes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            mixed = torch.complex(
+                *torch.randn(2, 64, 8, generator=torch.Generator().manual_seed(0))
+            )
+            if where == "parameter":
+                self.mixed = nn.Parameter(mixed, requires_grad=False)
+            else:
+                self.register_buffer("mixed", mixed)
+            self.head = nn.Linear(8, 10)
+
+        def forward(self, x):
+            return self.head((x.to(self.mixed.dtype) @ self.mixed).abs())
+
+    module = Magnitudes()
+    features = np.abs(X @ module.mixed.detach().numpy())
+    for clf in (
+        BayesianModuleClassifier(module, dtype=dtype, **TINY),
+        BayesianModuleClassifier(module, dtype=dtype, prior=SpikeSlab(), **TINY),
+    ):
+        weight, bias = (
+            clf.fit(X, y).posterior_.select(f"head.{k}", slice(None)) for k in ("weight", "bias")
+        )
+        logits = np.einsum("nf,dkf->dnk", features, weight) + bias[:, None]
+        expected = softmax(logits, axis=2).mean(0)
+        np.testing.assert_allclose(clf.predict_proba(X), expected, atol=1e-5)
+        exported = to_torch(clf)(torch.from_numpy(X).float())
+        np.testing.assert_allclose(exported.numpy(), expected, atol=1e-5)
+    with pytest.raises(ValueError, match=r"'mixed' has numbers of type complex64.*torch\.complex"):
+        clf.set_params(module=Complex(), sample_parameters="all").fit(X, y)
+
+
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mixed = nn.Parameter(torch.ones(64, 10, dtype=torch.complex64))
+
+    def forward(self, x):
+        return (x.to(self.mixed.dtype) @ self.mixed).real
+
+
+def test_parameters_without_numbers_are_left_out():
+    module = nn.Sequential(nn.Linear(64, 10))
+    module.register_parameter("nothing", nn.Parameter(torch.empty(0)))
+    clf = BayesianModuleClassifier(module, **TINY).fit(X, y)
+    assert {"0.weight", "0.bias"} == clf.posterior_.draws.keys()

@@ -7,8 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from _targets import GaussianMean
 
 from skbayes_sgmcmc import SamplingWarning, sample
+from skbayes_sgmcmc.models import Data
 
 
 def normal(theta):
@@ -33,6 +35,37 @@ def test_a_density_that_mixes_rows_of_theta_is_refused(density, message):
     """With four chains of four parameters, all of them return what has the right shape."""
     with pytest.raises(ValueError, match=message):
         short(density, 4, n_chains=4)
+
+
+@pytest.mark.parametrize(
+    ("density", "message"),
+    [
+        (lambda t: normal(t.sub_(1.0)), "log_density changes theta"),
+        (lambda t: normal(t.to(torch.complex64)), "returned complex numbers"),
+        (lambda t: torch.tensor([-(x**2).sum().item() for x in t], requires_grad=True),
+         "without a gradient in theta"),
+        (lambda t: normal(t) + torch.nan, "returned nan wherever the chains start"),
+    ],
+)  # fmt: skip
+def test_errors_in_a_density_are_explained(density, message):
+    """They were errors of torch, or the advice of a smaller step size."""
+    with pytest.raises(ValueError, match=message):
+        short(density, 2)
+
+
+def test_what_belongs_to_models_or_functions_alone_is_refused():
+    """Rows of a function changed the unit of its steps; a gradient of a model was not used."""
+    rows = Data({"x": torch.zeros(9, 1)}, 9)
+    with pytest.raises(ValueError, match="^data is not allowed with a function"):
+        short(normal, 2, data=rows)
+    with pytest.raises(ValueError, match="^gradient_of_potential is not allowed with a Model"):
+        sample(GaussianMean(1, 1.0), data=rows, gradient_of_potential=lambda t, rng: t)
+
+
+def test_a_gradient_that_moves_the_chains_is_refused():
+    """The means of its draws were -9 instead of 1."""
+    with pytest.raises(ValueError, match="gradient_of_potential changes theta"):
+        short(lambda t: normal(t - 1.0), 2, gradient_of_potential=lambda t, rng: t.sub_(1.0))
 
 
 @pytest.mark.parametrize("extra", [1.0, {"norm": 2.0}, None])

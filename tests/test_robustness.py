@@ -476,3 +476,12 @@ def test_input_is_left_alone(data):
     np.testing.assert_array_equal(weight, np.linspace(0.0, 2.0, len(y)))
     X.setflags(write=False)
     small().fit(X, y)
+
+
+def test_rows_in_any_layout_are_allowed(data):
+    """torch takes no arrays with negative strides, such as a reversed one."""
+    X, y = data
+    weight = np.linspace(0.5, 2.0, len(y))
+    expected = small().fit(X, y, weight).posterior_["coef"]
+    given = [np.ascontiguousarray(part[::-1])[::-1] for part in (X, y, weight)]
+    assert np.array_equal(small().fit(*given).posterior_["coef"], expected)

@@ -222,3 +222,18 @@ def test_phases_of_a_fitted_network():
     ratio = display.largest / display.injected
     assert ratio[0] / ratio[-1] == pytest.approx(100.0, rel=0.01)
     assert (display.smallest <= display.largest).all()
+
+
+def test_variances_of_gradients_in_any_layout():
+    """torch takes no arrays of another byte order, and warns of those that can't be written to."""
+
+    def draws(variance):
+        sampler = SGHMC(friction=0.3, gradient_variance=variance)
+        given = {"step_size": 0.01, "n_draws": 5, "burn_in": 5, "random_state": 0}
+        return sample(lambda theta: -(theta**2).sum(1), 3, sampler=sampler, **given)["theta"]
+
+    variance = np.array([0.5, 1.0, 2.0])
+    kept = variance.copy()
+    kept.setflags(write=False)
+    for other in (variance[::-1].copy()[::-1], kept, variance.astype(">f8"), variance.tolist()):
+        assert np.array_equal(draws(other), draws(variance))

@@ -146,6 +146,7 @@ def test_weighting_is_as_the_papers_have_it():
         (BlockDecay(0.1, every=1.5), "step_size.every=1.5"),
         (BlockDecay(0.1, factor=0.0), "step_size.factor=0.0"),
         (MultiStep(0.1, milestones=(5, 2)), "milestones=(5, 2)"),
+        (MultiStep(0.1, milestones=5), "milestones=5 is not allowed: give a list"),
         (MultiStep(-0.1), "step_size.first=-0.1"),
         (Cyclical(0.1, n_cycles=0), "step_size.n_cycles=0"),
         (Cyclical(0.1, exploration=1.0), "step_size.exploration=1.0"),

@@ -5,6 +5,7 @@ import os
 import pickle
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 import skops.io as skops
@@ -62,9 +63,21 @@ def on_disk(tmp_path_factory):
 
 def test_draws_on_disk_are_those_in_memory(plain, on_disk):
     for name, values in plain.posterior_.draws.items():
-        assert isinstance(on_disk.posterior_.draws[name], np.memmap)
+        assert storage.on_disk(on_disk.posterior_.draws[name])
+        assert not storage.on_disk(values)
         np.testing.assert_array_equal(on_disk.posterior_[name], values)
     np.testing.assert_array_equal(on_disk.predict_proba(X), plain.predict_proba(X))
+
+
+def test_draws_on_disk_and_processes(on_disk, tmp_path):
+    """joblib sends an np.memmap by the name of its file, and these files have none: fits in several
+    processes ended with an error after all steps, and so did predictions in processes."""
+    fit = {"n_chains": 2, "n_draws": 20, "burn_in": 20, "step_size": 0.1, "random_state": 0}
+    clf = BayesianLogisticRegression(**fit).fit(X, y)
+    filed = clone(clf).set_params(storage=Storage(dir=tmp_path), n_jobs=2).fit(X, y)
+    np.testing.assert_allclose(filed.posterior_["coef"], clf.posterior_["coef"], rtol=1e-6)
+    (proba,) = joblib.Parallel(n_jobs=2)([joblib.delayed(on_disk.predict_proba)(X)])
+    np.testing.assert_array_equal(proba, on_disk.predict_proba(X))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the file's name is removed at once on posix only")

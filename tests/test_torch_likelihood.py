@@ -210,6 +210,38 @@ def test_distributions_without_moments(distribution, missing):
         np.testing.assert_allclose(1.0 - survival, levels, atol=1e-6)
 
 
+def test_transformed_distributions():
+    """Those of torch have no moments, and a Categorical distribution has no mean."""
+
+    def log_normal(f):
+        return td.TransformedDistribution(td.Normal(f[:, 0], 0.5), [td.ExpTransform()])
+
+    def categorical(f):
+        return td.Categorical(logits=f)
+
+    y = np.exp(X[:, 0])
+    reg = BayesianMLPRegressor(likelihood=TorchLikelihood(log_normal), **NETWORK).fit(X, y)
+    same = BayesianMLPRegressor(likelihood=TorchLikelihood(log_normals), **NETWORK).fit(X, y)
+    for method, more in (("predict_quantiles", ()), ("predict_survival", ([0.0, 2.0],))):
+        found = getattr(reg, method)(X, *more)
+        np.testing.assert_allclose(found, getattr(same, method)(X, *more), rtol=1e-4)
+    outside = np.where(np.arange(40) % 2, -1.0, y)
+    for given in (y, outside):
+        found = reg.predict_log_density(X, given)
+        np.testing.assert_allclose(found, same.predict_log_density(X, given))
+    classes = BayesianMLPRegressor(likelihood=TorchLikelihood(categorical, 3), **NETWORK)
+    found = classes.fit(X, np.arange(40.0) % 3).predict_log_density(X, np.arange(40.0) % 4)
+    assert np.array_equal(np.isfinite(found), np.arange(40) % 4 < 3)
+
+
+def log_normals(outputs):
+    return td.LogNormal(outputs[:, 0], 0.5)
+
+
+def jittered(outputs):
+    return td.Normal(outputs[:, 0] + torch.randn(len(outputs)), 1.0)
+
+
 # refusals -----------------------------------------------------------------------------------------
 
 
@@ -218,12 +250,23 @@ def test_distributions_without_moments(distribution, missing):
     [
         (TorchLikelihood("normal"), "any", "likelihood.distribution='normal' is not allowed"),
         (TorchLikelihood(normal, 0), "any", "likelihood.n_outputs=0 is not allowed"),
-        (TorchLikelihood(counts), "any", "is not allowed for y of shape .*ValueError"),
+        (TorchLikelihood(counts), "any", "is not allowed for y with 1 column: .*ValueError"),
         (TorchLikelihood(lambda f: td.Normal(f[:, 1], 1.0)), "any", "raises IndexError"),
         (TorchLikelihood(lambda f: None), "any", "raises AttributeError"),
+        # these were sampled, or failed after all steps
+        (TorchLikelihood(lambda f: td.Normal(f, 1.0)), "any", r"the shape \(20, 20\) for y of sha"),
+        (TorchLikelihood(lambda f: td.Normal(f[0], 1.0)), "any", r"targets have the shape \(1,\)"),
+        (TorchLikelihood(lambda f: td.Normal(f[:, 0].detach(), 1.0)), "any", "has no gradient in"),
+        (TorchLikelihood(lambda f: td.Normal(f[:, 0] - f[:, 0].mean(), 1.0)), "any", "other rows"),
+        (TorchLikelihood(jittered), "any", "two evaluations at the same outputs differ"),
+        (
+            TorchLikelihood(lambda f: td.Uniform(f[:, 0] - 4.0, f[:, 0] + 4.0)),
+            "any",
+            "the support must not depend on them. At outputs that chains came to, it raises",
+        ),
     ],
 )
-def test_bad_likelihoods_are_explained_before_any_step(likelihood, y, message):
+def test_bad_likelihoods_are_explained(likelihood, y, message):
     with pytest.raises(ValueError, match=message):
         BayesianMLPRegressor(likelihood=likelihood, **NETWORK).fit(X, -X[:, 0])
 

@@ -76,7 +76,7 @@ class Counted:
 
     def select(self, chains: Sequence[int]) -> Counted:
         """Some of the chains; what they count, all of them count."""
-        chosen, places = copy.copy(self), torch.tensor(chains, dtype=torch.int64)
+        chosen, places = copy.copy(self), torch.tensor(chains, dtype=torch.int64, device="cpu")
         places = sent(places, self.device)
         chosen.keys = self.keys[places]
         chosen._chosen = places if self._chosen is None else self._chosen[places]
@@ -88,7 +88,7 @@ class Counted:
         begin = self._reserve(NORMAL, rows * width)
         kernels = _kernels(self.device)
         if kernels is not None:
-            out = torch.empty(len(self.keys), rows, n, device=self.device)
+            out = torch.empty(len(self.keys), rows, n, dtype=torch.float32, device=self.device)
             kernels.fill_normal(out, self.keys, begin)
             return out
         found = [box_muller(w).flatten(2)[..., :n]
@@ -103,7 +103,7 @@ class Counted:
 
     def ragged_uniform(self, sizes: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Uniform numbers (sum of sizes,): ``sizes[c]`` of chain c, one chain after another."""
-        counts = torch.tensor(sizes, dtype=torch.int64)
+        counts = torch.tensor(sizes, dtype=torch.int64, device="cpu")
         begin = self._reserve(UNIFORM, sent(counts, self.device))
         u = self._uniforms(begin, max(sizes, default=0), dtype)[:, :: _each(dtype)]
         return torch.cat([of_chain[:size] for of_chain, size in zip(u, sizes, strict=True)])
@@ -195,7 +195,7 @@ def are_right(kernels: Any, device: torch.device) -> bool:
     """Whether kernels give the bits of :func:`words` and :func:`box_muller` for some counters."""
     keys = torch.tensor([[1, 2], [3, 4]], device=device)
     begin = torch.tensor([5, 2**32 - 7], device=device)
-    found = torch.full((2, 3, 1022), torch.nan, device=device)
+    found = torch.full((2, 3, 1022), torch.nan, dtype=torch.float32, device=device)
     kernels.fill_normal(found, keys, begin)
     counters = begin[:, None] + torch.arange(3 * 256, device=device)
     normal = box_muller(words(keys, counters, NORMAL)).view(2, 3, -1)[..., :1022]

@@ -435,7 +435,7 @@ def input_rows(x: Any, dtype: torch.dtype, device: str) -> Any:
 def tensor_like(data: Data) -> Tensor:
     """A tensor of the data's floating point type, on its device."""
     fields = [f if isinstance(f, Tensor) else f.tensor_like() for f in data.fields.values()]
-    return next((f for f in fields if f.is_floating_point()), torch.empty(0))
+    return next((f for f in fields if f.is_floating_point()), torch.empty(0, device="cpu"))
 
 
 def _row_numbers(field: Any) -> int:

@@ -6,6 +6,7 @@ half of a float32.
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 from typing import Any
@@ -96,7 +97,8 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
                 os.posix_fallocate(file.fileno(), 0, max(size, 1))  # a full disk fails now
             else:
                 os.truncate(file.fileno(), max(size, 1))
-            return np.memmap(file, kind, "r+", shape=shape)
+            # no np.memmap, which joblib sends to processes by the name of its file
+            return np.ndarray(shape, kind, mmap.mmap(file.fileno(), max(size, 1)))
     except OSError as error:
         raise explained(
             OSError(
@@ -106,6 +108,14 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
             ),
             "the-memory-is-full",
         ) from error
+
+
+def on_disk(values: Array) -> bool:
+    """Whether an array that :func:`allocate` made, or a part of one, is in a file."""
+    base: Any = values
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, mmap.mmap)
 
 
 def dtype_name(dtype: Any) -> str:

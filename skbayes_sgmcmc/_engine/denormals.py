@@ -25,5 +25,5 @@ def flushed_denormals() -> Iterator[None]:
 
 def _flushed() -> bool:
     # torch has a function that sets the mode, but none that reads it
-    denormal = torch.tensor(1e-310, dtype=torch.float64)
+    denormal = torch.tensor(1e-310, dtype=torch.float64, device="cpu")
     return bool(denormal * 0.5 == 0.0)

@@ -154,7 +154,9 @@ class Job:
             "exploring": self.plan.step_size.exploring(steps, n_steps),
             "temperature": self.plan.temperature.values(steps, n_steps),
         }
-        return {name: summary(torch.as_tensor(values)) for name, values in found.items()}
+        return {
+            name: summary(torch.as_tensor(values, device="cpu")) for name, values in found.items()
+        }
 
     def _probed_steps(self) -> dict[str, Array]:
         """How far a few steps of the sampler go from fixed positions, with fixed noise.

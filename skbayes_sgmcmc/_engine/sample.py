@@ -16,6 +16,7 @@ from .._draws.magnitude import check_magnitude, extremes, moves
 from .._draws.posterior_samples import PosteriorSamples
 from .._draws.storage import Storage, decode
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
+from .._modes import usual_modes
 from .._validation import check_choice, check_int
 from ..diagnostics import r_hat
 from ..models._protocol import Model
@@ -39,6 +40,7 @@ LARGEST_R_HAT, MOST_COORDINATES = 1.5, 300
 
 
 @explain_full_memory(FIT_REMEDY)
+@usual_modes()
 def sample(
     target: Model | Callable[..., Any],
     n_parameters: int | None = None,
@@ -282,6 +284,14 @@ def _check_functions(target: Any, data: Any, gradient: Any, on_progress: Any) ->
     if not isinstance(data, Data | None):
         raise not_allowed(
             f"data={data!r} is not allowed: give skbayes_sgmcmc.models.Data, or None."
+        )
+    if data is not None and not isinstance(target, Model):
+        raise not_allowed(
+            "data is not allowed with a function, which has no rows: leave it out, or give a Model."
+        )
+    if gradient is not None and isinstance(target, Model):
+        raise not_allowed(
+            "gradient_of_potential is not allowed with a Model, which has its own: leave it out."
         )
     functions = {"gradient_of_potential": gradient, "on_progress": on_progress}
     for name, function in functions.items():

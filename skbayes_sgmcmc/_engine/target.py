@@ -292,7 +292,7 @@ class Target:
             batch = block.all_rows()
             rows = (self.model.log_lik(theta, batch) * batch.weight).sum(1)
             found = found + rows * self.data.scale
-        return torch.as_tensor(found)
+        return torch.as_tensor(found, device=theta.device)
 
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""

@@ -191,7 +191,7 @@ def _program(module: nn.Module, row_shape: tuple[int, ...], outputs: list[str]) 
     with _quiet():
         return torch.onnx.export(
             module,
-            (torch.zeros(2, *row_shape),),
+            (torch.zeros(2, *row_shape, dtype=torch.float32, device="cpu"),),
             input_names=["X"],
             output_names=outputs,
             dynamic_shapes=({0: torch.export.Dim("n")},),

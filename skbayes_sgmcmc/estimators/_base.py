@@ -16,8 +16,10 @@ from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
+from .._draws.storage import on_disk
 from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
 from .._limits import LIMITS
+from .._modes import usual_modes
 from .._searches import search_file
 from .._sklearn import BaseEstimator
 from .._validation import check_int, check_unless
@@ -150,7 +152,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
             part = draw_part(problem, settings, call, on_progress)
         run = part.run
         draws = self._in_order(named(run.draws), previous)
-        if run.draws.nbytes <= LIMITS.copied_bytes and not isinstance(run.draws, np.memmap):
+        if run.draws.nbytes <= LIMITS.copied_bytes and not on_disk(run.draws):
             draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if call is not None:
@@ -221,6 +223,7 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
 
     # every call of fit and partial_fit ------------------------------------------------------------
 
+    @usual_modes()
     @all_or_nothing
     @with_callbacks
     def _fit(

@@ -226,9 +226,9 @@ def exported_effects(
     return [
         (
             grouping.column,
-            torch.tensor(exported_labels(grouping)).float(),
+            torch.tensor(exported_labels(grouping), dtype=torch.float32, device="cpu"),
             slope,
-            torch.tensor(posterior.select(name, chosen) / unit).float(),
+            torch.from_numpy(posterior.select(name, chosen) / unit).float(),
         )
         for name, grouping, slope in effects(groupings)
     ]

@@ -17,6 +17,7 @@ from sklearn.utils import gen_batches
 from .._arrays import Array
 from .._exceptions import not_allowed
 from .._limits import LIMITS
+from .._modes import usual_modes
 from .._validation import is_auto
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix
@@ -195,6 +196,7 @@ class LastLayer(NetworkEstimator):
             self._features = X, inputs
         return inputs
 
+    @usual_modes()
     def _features_of(self, rows: Any) -> Any:
         """Features of rows as the module sees them; differentiable if they are a tensor."""
         from .._data.minibatch import input_rows
@@ -217,13 +219,14 @@ class LastLayer(NetworkEstimator):
         return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
+        import torch
         from torch import nn
 
-        from ..models.networks.module_copies import light_copy
+        from ..models.networks.module_copies import converted, light_copy
 
         inputs, network = super()._export_parts(chosen)
         if self._body is not None:
-            inputs = nn.Sequential(inputs, light_copy(self._body).float())
+            inputs = nn.Sequential(inputs, converted(light_copy(self._body), "cpu", torch.float32))
         return inputs, network
 
 

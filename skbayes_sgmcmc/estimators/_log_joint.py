@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
+from .._modes import usual_modes
+
 if TYPE_CHECKING:
     from .._engine.log_joint import LogJoint
 
 
+@usual_modes()
 def log_joint(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> LogJoint:
     """Make the log joint density of the model that ``fit`` would sample.
 

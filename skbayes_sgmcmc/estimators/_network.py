@@ -21,6 +21,7 @@ from .._data.rows import StoredRows
 from .._data.scaling import center_and_scale, scale_of_effects
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._limits import LIMITS
+from .._modes import usual_modes
 from ..schedules import Schedule
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
@@ -216,6 +217,7 @@ class NetworkEstimator(SGMCMCEstimator):
         return self._network or self._make_network(self._n_outputs)
 
     @explain_full_memory("predict fewer rows at once")
+    @usual_modes()
     def _outputs(self, draws: Any, x: Array) -> Array:
         """Outputs (draws, rows, k) of some pooled draws, computed a few draws at a time."""
         import torch

@@ -67,8 +67,9 @@ def validate_numbers(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[An
     """X and y as :func:`validate_xy` returns them, with y as finite numbers."""
     with explained_conversion("y", y):
         X, y = validate_xy(estimator, X, y, y_numeric=True, **options)
-        # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only
-        y = np.require(y, np.float64, "W")
+        # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only, and
+        # refuses reversed ones
+        y = np.require(y, np.float64, ["C", "W"])
         if reason := not_finite("y", y):  # scikit-learn does not see None
             raise not_allowed(reason)
     check_magnitude("y", y)

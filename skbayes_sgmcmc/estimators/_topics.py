@@ -252,7 +252,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         rows = X[chosen]
         filled = np.diff(rows.indptr) > 0
         chosen, rows = chosen[filled], rows[filled]
-        if rows.shape[0] == 0:
+        if rows.shape[0] == 0 or rows.shape[1] == 1:  # one word has the probability 1
             return MustMix({}, {})
         from ..models.topics.completion import log_probabilities
 

@@ -15,6 +15,7 @@ from .._arrays import Array
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
+from .._modes import usual_modes
 from .._sklearn import BaseEstimator
 from .._validation import (
     BOUNDS,
@@ -179,6 +180,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         check_array(X, allow_nd=True, input_name="X")  # dense: an error comes before any sampling
         return self._distill(clone(self.estimator).fit(X, y), X)
 
+    @usual_modes()
     def _distill(self, teacher: Any, X: Any) -> Self:
         """Train the student on the predictions of a fitted classifier."""
         import torch
@@ -188,6 +190,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         from ..models.networks.ensemble import Inputs, MainOutput
         from ..models.networks.module import build, check_outputs
         from ..models.networks.module_checks import Rows, leave_out_probabilities
+        from ..models.networks.module_copies import converted
 
         settings = self._check()
         teacher._encoding.check_plain("a student")
@@ -203,7 +206,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
             n_parameters = sum(p.numel() for p in network.parameters())
             dtype = settings.resolve_dtype(device, n_parameters)
             inputs = Inputs(blueprint.center, blueprint.scale, blueprint.row_shape, dtype)
-            module = torch.nn.Sequential(inputs, network, MainOutput()).to(device, dtype)
+            module = converted(torch.nn.Sequential(inputs, network, MainOutput()), device, dtype)
             some = torch.from_numpy(rows[:2].copy()).to(device)
             with torch.no_grad():
                 outputs = module.eval()(some)
@@ -286,6 +289,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         rows = validate_data(self, flat, reset=False, dtype=(np.float64, np.float32))
         return check_predictions(self._proba(rows), rows)
 
+    @usual_modes()
     def _proba(self, rows: Array) -> Array:
         import torch
 
@@ -309,9 +313,10 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
 
         from ..models.networks.ensemble import Inputs, MainOutput
         from ..models.networks.module import build
+        from ..models.networks.module_copies import converted
 
-        network = build(self._architecture, "student").to(dtype)
-        network.load_state_dict({name: torch.tensor(v) for name, v in self.weights_.items()})
+        network = converted(build(self._architecture, "student"), "cpu", dtype)
+        network.load_state_dict({name: torch.from_numpy(v) for name, v in self.weights_.items()})
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape, dtype)
         return torch.nn.Sequential(inputs, network, MainOutput()).eval()
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from .._arrays import Array
 from .._draws.storage import Storage
 from .._limits import LIMITS
+from .._modes import usual_modes
 from .._validation import is_auto
 from ..schedules import MixingDistance, Schedule
 from ._linear import LinearClassifier
@@ -303,6 +304,7 @@ class BayesianLogisticRegression(LinearClassifier):
         self.coef_ = self.posterior_.mean("coef")
         self.intercept_ = self.posterior_.mean("intercept")
 
+    @usual_modes()
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or from moments of the logits where these say as much."""
         from ..models.prediction_moments import moments_of

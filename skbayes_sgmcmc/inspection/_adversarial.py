@@ -15,6 +15,7 @@ from .._arrays import Array
 from .._draws import prediction
 from .._exceptions import not_allowed
 from .._limits import LIMITS
+from .._modes import usual_modes
 from .._pipelines import last_step, name_of, scaling
 from .._validation import (
     check_array,
@@ -319,6 +320,7 @@ def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
     return signs
 
 
+@usual_modes()
 def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Array:
     """Gradients of the averaged probability of the labels, each up to a positive factor.
 
@@ -332,7 +334,7 @@ def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Ar
     labels = torch.from_numpy(codes)[:, None]
     log_weight = torch.from_numpy(log_weights)[:, None]
     total = torch.zeros_like(x)
-    largest = torch.full((len(rows),), torch.finfo(torch.float64).min, dtype=torch.float64)
+    largest = torch.full_like(x[:, 0], torch.finfo(torch.float64).min)
     for draws, f in estimator._iter_logits(x):
         at = labels.expand(*f.shape[:2], 1)
         others = f.scatter(2, at, -torch.inf).logsumexp(2)

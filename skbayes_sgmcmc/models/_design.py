@@ -216,7 +216,7 @@ class StoredDesign(_Dense):
 
     def _completed(self, x: Array, rows: Any) -> Tensor:
         """Rows as they are stored, with the column of ones, factors and the precision."""
-        out = torch.empty(len(x), self.shape[1], dtype=self.dtype)
+        out = torch.empty(len(x), self.shape[1], dtype=self.dtype, device="cpu")
         columns = out.numpy()
         with np.errstate(over="ignore"):  # what is not finite is refused
             columns[:, : x.shape[1]] = x

@@ -440,7 +440,7 @@ class WhitenedGaussian(Tuning):
         n_some = min(LIMITS.sampled_rows, n_rows)
         view = Minibatches(data, 1, odds=odds)
         batch = view.batch_of(view.independent(n_some, rng))
-        weight = np.asarray(torch.as_tensor(batch.weight).double().cpu())[:, None]
+        weight = np.asarray(torch.as_tensor(batch.weight, device="cpu").double())[:, None]
         weight = weight * (n_rows * data.scale / data.total)
 
         def gradients(phi: Array) -> Array:

@@ -150,5 +150,5 @@ def scores_of(model: Model, data: Data, theta: Tensor) -> Array:
     with torch.no_grad():
         scores = np.asarray(model.scores(theta, batch).cpu(), dtype=float)
     if data.weight is not None:
-        scores *= np.asarray(torch.as_tensor(batch.weight).cpu(), dtype=float)[:, None]
+        scores *= np.asarray(torch.as_tensor(batch.weight, device="cpu"), dtype=float)[:, None]
     return scores

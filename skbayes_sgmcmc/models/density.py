@@ -61,26 +61,36 @@ class DensityModel(Model):
                 f"log_density returned {_described(found)} for theta of shape "
                 f"{tuple(theta.shape)}: return a tensor with one number for each row of theta."
             )
-        values = torch.as_tensor(found)
+        values = torch.as_tensor(found, device=theta.device)
+        if values.is_complex():
+            raise _refused("log_density returned complex numbers: return real ones, such as .real.")
         if theta.requires_grad and not values.requires_grad:
-            raise _refused(
-                "log_density returned a tensor without a gradient in theta: compute it from theta "
-                "by operations of torch, or give gradient_of_potential."
-            )
+            raise _no_gradient()
         return values[:, None]
 
     def check_rows(self, theta: Tensor) -> None:
-        """Refuse a density of one row of theta that depends on the other rows.
+        """Refuse a density that changes theta, is nowhere known, or has no gradient in theta.
 
-        As many chains as parameters hide a wrong axis from all other checks: ``theta[0]`` for
-        ``theta[:, 0]``, or ``sum(0)`` for ``sum(1)``. A function that is random is left alone.
+        Also refuse one of a row of theta that depends on the other rows. As many chains as
+        parameters hide a wrong axis from all other checks: ``theta[0]`` for ``theta[:, 0]``, or
+        ``sum(0)`` for ``sum(1)``. A function that is random is left alone.
         """
         if not self._by_autograd:
             return
         batch = Data({}, 1).all_rows()
         with torch.no_grad():
-            first, again = (self.log_lik(theta, batch)[0] for _ in range(2))
+            every = _unchanged("log_density", theta, lambda at: self.log_lik(at, batch))
+            if every.isnan().all():
+                raise _refused(
+                    "log_density returned nan wherever the chains start: give an init where it is "
+                    "finite."
+                )
+            first, again = every[0], self.log_lik(theta, batch)[0]
             alone = self.log_lik(theta[:1], batch)[0]
+        leaf = theta.clone().requires_grad_()
+        total = self.log_lik(leaf, batch).sum()
+        if torch.autograd.grad(total, leaf, allow_unused=True)[0] is None:
+            raise _no_gradient()
         same = partial(torch.allclose, first, rtol=1e-3, atol=1e-3, equal_nan=True)
         if same(again) and not same(alone):
             raise _refused(
@@ -106,7 +116,9 @@ class DensityModel(Model):
         ends = [self.log_density(theta + sign * step * line.to(theta)) for sign in (1.0, -1.0)]
         if any(_shape(end) != (len(theta),) for end in ends):
             return
-        ahead, behind = (torch.as_tensor(end).detach().to(theta) for end in ends)
+        ahead, behind = (
+            torch.as_tensor(end, device=theta.device).detach().to(theta) for end in ends
+        )
         given, found = (gradient * line.to(theta)).sum(1), (behind - ahead) / (2.0 * step)
         rounding = 10.0 * torch.finfo(theta.dtype).eps * ahead.abs() / step
         wrong = (given - found).abs() > 0.1 * (given.abs() + found.abs()) + rounding
@@ -122,8 +134,12 @@ class DensityModel(Model):
         seeds = np.random.SeedSequence(seed).spawn(len(theta))
         rng = ChainRandom(seeds, str(theta.device))
         out, batch = torch.zeros_like(theta), Data({}, 1).all_rows()
-        self.likelihood_gradient(theta, batch, {}, rng, out=out, scale=1.0)
-        return out
+
+        def gradient(at: Tensor) -> Tensor:
+            self.likelihood_gradient(at, batch, {}, rng, out=out, scale=1.0)
+            return out
+
+        return _unchanged("gradient_of_potential", theta, gradient)
 
     @property
     def _by_autograd(self) -> bool:
@@ -154,6 +170,25 @@ class DensityModel(Model):
             )
         out.add_(gradient, alpha=scale)
         return dict(aux)
+
+
+def _unchanged(name: str, theta: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """What a function of the user's returns, which must leave the positions as they are."""
+    at = theta.clone()
+    found = function(at)
+    if not torch.equal(at, theta):
+        raise _refused(
+            f"{name} changes theta, which are the positions of the chains: work on theta.clone(), "
+            "or leave out operations in place, such as theta.sub_(...)."
+        )
+    return found
+
+
+def _no_gradient() -> ValueError:
+    return _refused(
+        "log_density returned a tensor without a gradient in theta: compute it from theta by "
+        "operations of torch, or give gradient_of_potential."
+    )
 
 
 def _shape(found: Any) -> tuple[int, ...] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +14,14 @@ from torch import Tensor
 
 from .._arrays import Array
 from .._exceptions import not_allowed
+from .._modes import numbers_put_aside
 from .._sklearn import BaseEstimator
 from .._validation import check_int
 from .likelihoods import Likelihood
 from .predictive import Predictive
 
+#: rows that are looked at before all of them
+FEW = 20
 #: parts of a distribution that need not exist
 MOMENTS = "mean", "variance"
 
@@ -86,8 +90,7 @@ class DistributionLikelihood(Likelihood):
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        zeros = torch.zeros(1, 1, self.n_outputs, dtype=torch.float64)
-        distribution = made(self.given.distribution, zeros)
+        distribution = made(self.given.distribution, self._zeros(1))
         return all(has_part(distribution, name) for name in MOMENTS)
 
     def __init__(self, given: TorchLikelihood, n_targets: int):
@@ -95,17 +98,13 @@ class DistributionLikelihood(Likelihood):
         self.n_outputs = int(given.n_outputs)
 
     def check_targets(self, y: Array) -> None:  # type: ignore[override]
-        """Raise ``ValueError`` if some targets have no density at outputs of zero."""
-        zeros = torch.zeros(1, len(y), self.n_outputs, dtype=torch.float64)
-        try:
-            found = self.log_density(zeros, torch.from_numpy(y), zeros)[0]
-        except Exception as error:
-            reason = str(error).partition("\n")[0]  # torch goes on with all values
-            raise not_allowed(
-                f"likelihood={self.given!r} is not allowed for y of shape {y.shape}: at outputs of "
-                f"zero, it raises {type(error).__name__}: {reason}",
-                "a-density-of-your-own-is-not-allowed",
-            ) from error
+        """Raise ``ValueError`` if some targets have no density at outputs of zero.
+
+        Some rows come first: densities of the wrong shape may have the square of the rows' number.
+        """
+        targets = torch.from_numpy(y)
+        self._check_few(targets[:FEW])
+        found = self._at_zero(targets)
         bad = ~torch.isfinite(found).numpy()
         if bad.any():
             raise not_allowed(
@@ -114,13 +113,85 @@ class DistributionLikelihood(Likelihood):
                 "a-density-of-your-own-is-not-allowed",
             )
 
+    def _at_zero(self, y: Tensor) -> Tensor:
+        zeros = self._zeros(len(y))
+        try:
+            return self._log_prob(zeros, y)[0]
+        except Exception as error:
+            raise self._refused(
+                f"{self._for_targets()}: at outputs of zero, it raises {_reason(error)}"
+            ) from error
+
+    def _zeros(self, n_rows: int) -> Tensor:
+        return torch.zeros(1, n_rows, self.n_outputs, dtype=torch.float64, device="cpu")
+
+    def _check_few(self, y: Tensor) -> None:
+        """Refuse densities without a gradient, and those that are random or depend on other rows.
+
+        The outputs are beside zero, where rows differ. Distributions may not allow such outputs.
+        """
+        self._at_zero(y)
+        with contextlib.suppress(NotImplementedError, AttributeError):
+            shape = tuple(inside_of(made(self.given.distribution, self._zeros(len(y)))).shape)
+            if shape not in (tuple(y.shape), (len(y),) * (self.n_targets == 1)):
+                raise self._refused(
+                    f"{self._for_targets()}: for outputs of {len(y)} rows, "
+                    f"its targets have the shape {shape}; give one for each row and column of y, "
+                    "as a distribution of outputs[:, 0] for one column."
+                )
+        noise = np.random.default_rng(0).normal(0.0, 0.1, (1, len(y), self.n_outputs))
+        near = torch.from_numpy(noise).requires_grad_()
+        try:
+            found, again = (self._log_prob(near, y)[0, -1:] for _ in range(2))
+            alone = self._log_prob(near[:, -1:], y[-1:])[0]
+        except ValueError:
+            return
+        if not found.requires_grad:
+            raise self._refused(
+                ": its log_prob has no gradient in outputs. Compute it from outputs by operations "
+                "of torch, without detach() and numpy."
+            )
+        same = partial(torch.allclose, found, rtol=1e-3, atol=1e-3, equal_nan=True)
+        if not same(again):
+            raise self._refused(": two evaluations at the same outputs differ.")
+        if not same(alone):
+            raise self._refused(
+                ": the density of a row depends on the outputs of other rows, which may be those "
+                "of another chain. Rows are on the first axis."
+            )
+
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         finite = torch.isfinite(f).all(2)
-        distribution = made(self.given.distribution, f.where(finite[..., None], 0.0))
-        targets = y.to(f.dtype).expand(*f.shape[:2], y.shape[-1]).reshape(-1, self.n_targets)
-        found = distribution.log_prob(targets[:, 0] if self.n_targets == 1 else targets)
-        found = found.reshape(len(f), f.shape[1], -1).sum(2)
+        try:
+            found = self._log_prob(f.where(finite[..., None], 0.0), y)
+        except ValueError as error:
+            raise self._refused(
+                ": outputs may be any numbers, and the support must not depend on them. At outputs "
+                f"that chains came to, it raises {_reason(error)}"
+            ) from error
         return found.where(finite, torch.nan)
+
+    def _log_prob(self, f: Tensor, y: Tensor) -> Tensor:
+        """Log densities (chains, rows) of the targets of rows, for outputs that are finite."""
+        distribution = made(self.given.distribution, f)
+        targets = y.to(f.dtype).expand(*f.shape[:2], y.shape[-1]).reshape(-1, self.n_targets)
+        targets = targets[:, 0] if self.n_targets == 1 else targets
+        found = distribution.log_prob(targets)
+        if tuple(found.shape) not in ((len(targets),), (len(targets), self.n_targets)):
+            raise TypeError(
+                f"log_prob returned the shape {tuple(found.shape)} for y of shape "
+                f"{tuple(targets.shape)}: give one number for each row, as of a distribution of "
+                "outputs[:, 0], which has the shape (rows,)."
+            )
+        return found.reshape(len(f), f.shape[1], -1).sum(2)
+
+    def _for_targets(self) -> str:
+        return f" for y with {self.n_targets} column{'s' * (self.n_targets > 1)}"
+
+    def _refused(self, why: str) -> ValueError:
+        return not_allowed(
+            f"likelihood={self.given!r} is not allowed{why}", "a-density-of-your-own-is-not-allowed"
+        )
 
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         return FromTorch(f, self.given.distribution, self.n_targets)
@@ -180,8 +251,7 @@ class FromTorch(Predictive):
 
     def sample(self, rng: np.random.RandomState) -> Array:
         draw = self._asked("sample", "sample_y")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rng.randint(2**31)))
+        with numbers_put_aside(int(rng.randint(2**31))):
             return np.asarray(self._shaped(draw()))
 
     def length(self) -> Array:
@@ -199,7 +269,7 @@ class FromTorch(Predictive):
     def _quantile(self, q: float) -> Array:
         """Quantiles of distributions without a variance, which has no bounds of them."""
         found = self._asked("icdf", "predict_quantiles")
-        return np.asarray(self._shaped(found(torch.as_tensor(q, dtype=torch.float64))))
+        return np.asarray(self._shaped(found(torch.tensor(q, dtype=torch.float64, device="cpu"))))
 
     def parameters(self) -> Iterator[Array]:
         yield self.outputs
@@ -210,7 +280,7 @@ class FromTorch(Predictive):
         return replace(self, outputs=self.outputs.numpy())
 
     def _made(self) -> Any:
-        return made(self.distribution, torch.as_tensor(self.outputs))
+        return made(self.distribution, torch.as_tensor(self.outputs, device="cpu"))
 
     def _targets(self, y: Array) -> Tensor:
         shape = *self.outputs.shape[:2], self.n_targets
@@ -224,7 +294,7 @@ class FromTorch(Predictive):
 
     def _has(self, name: str) -> bool:
         """Whether the distribution has a part, at outputs of zero."""
-        zeros = torch.zeros(1, 1, self.outputs.shape[2], dtype=torch.float64)
+        zeros = torch.zeros(1, 1, self.outputs.shape[2], dtype=torch.float64, device="cpu")
         return has_part(made(self.distribution, zeros), name)
 
     def _asked(self, name: str, method: str) -> Any:
@@ -255,9 +325,9 @@ def has_part(distribution: Any, name: str) -> bool:
         if name in MOMENTS:
             return bool(torch.isfinite(found).all())
         if name == "cdf":
-            found(torch.nan_to_num(distribution.mean))
+            found(inside_of(distribution))
         if name == "icdf":
-            found(torch.as_tensor(0.5))
+            found(torch.tensor(0.5, device="cpu"))
         return True
     return False
 
@@ -270,5 +340,21 @@ def supported(distribution: Any, y: Tensor) -> tuple[Tensor, Tensor]:
     inside = support.check(y)
     if inside.shape != y.shape:  # one answer for several targets
         inside = inside[..., None].expand(y.shape)
-    middle = distribution.mean
+    middle = inside_of(distribution)
     return inside, y.where(inside, middle.round() if support.is_discrete else middle)
+
+
+def inside_of(distribution: Any) -> Tensor:
+    """Targets in the support: means or, where there are none, a sample."""
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        mean: Tensor = distribution.mean
+        if not torch.isnan(mean).any():
+            return mean
+    with numbers_put_aside():
+        sample: Tensor = distribution.sample()
+        return sample
+
+
+def _reason(error: Exception) -> str:
+    """The class and the first line of an error; torch goes on with all values."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -206,7 +206,9 @@ def _over_rows(function: Any, log_n: Tensor, a: Tensor) -> list[Tensor]:
     n, a = torch.exp(log_n.detach()), a[..., None]
     large = n > SMOOTH
     last = SMOOTH if large.any() else float(torch.nan_to_num(n).max())
-    j = 1.0 + torch.arange(math.ceil(last + REACH * math.sqrt(last) + BEYOND)).to(n)
+    j = 1.0 + torch.arange(math.ceil(last + REACH * math.sqrt(last) + BEYOND), device=n.device).to(
+        n
+    )
     each = _rest(j, a) - (1.0 + a) * j * (torch.log(j) - 1.0)
     parts = []
     for some in log_n.split(max(1, BLOCK // (len(j) * len(n) * n.shape[2])), dim=1):
@@ -222,7 +224,7 @@ def _over_rows(function: Any, log_n: Tensor, a: Tensor) -> list[Tensor]:
         sd = torch.sqrt(mean / (1.0 + a[:, 0]))[:, None]
         stride = (sd / PER_SD).clamp(min=1.0)
         steps = float((2.0 * REACH * sd / stride).detach().max())
-        numbers = torch.arange(math.ceil(steps) + 2).to(n)
+        numbers = torch.arange(math.ceil(steps) + 2, device=n.device).to(n)
         j = torch.floor(mean[:, None] - REACH * sd) + stride * numbers
         away = j * (torch.log(j) - at) - (j - mean[:, None])
         terms = torch.log(stride) + _rest(j, a) - (1.0 + a) * away

@@ -142,7 +142,7 @@ class LearnedScale(BaseEstimator):
         """log p(w | b) of every group, given ``|w|^2``, m and b, which broadcast."""
         a: Any = self._a
         if np.ndim(a) > 0:
-            a = torch.as_tensor(a).to(squares)
+            a = torch.as_tensor(a, dtype=squares.dtype, device=squares.device)
         k, r = a + 0.5 * counts, b + 0.5 * squares
         of_a = math.lgamma(a) if isinstance(a, float) else torch.lgamma(a)
         constants = torch.lgamma(k) - of_a - 0.5 * math.log(2.0 * math.pi) * counts
@@ -163,7 +163,7 @@ class LearnedScale(BaseEstimator):
 
         with torch.no_grad():
             mode, width = self._mode(squares, counts, typical)
-            t = torch.linspace(-6.0, 6.0, 201).to(squares)
+            t = torch.linspace(-6.0, 6.0, 201, dtype=squares.dtype, device=squares.device)
             x = mode[:, None] + width[:, None] * torch.sinh(t)
             weight = width[:, None] * torch.cosh(t) * (t[1] - t[0])
         return torch.logsumexp(log_integrand(x) + torch.log(weight), 1)

@@ -35,7 +35,7 @@ from .._sklearn import BaseEstimator
 
 
 def _nothing() -> Tensor:
-    return torch.empty(0)
+    return torch.empty(0, device="cpu")
 
 
 def _no_variance(theta: Tensor) -> Tensor:

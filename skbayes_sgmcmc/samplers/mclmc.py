@@ -244,7 +244,8 @@ class MCLMC(Scaled):
             # what the error of a whole step would have been
             ratio = error.div_(state["caution"] ** 6).mul_(1.0 / aim)
             adapt(state, ratio.masked_fill_(bad, TUNING.largest_ratio), step.progress)
-        state["caution"].mul_(torch.where(bad, 0.5, TUNING.recovery)).clamp_(max=1.0)
+        caution = state["caution"]
+        torch.where(bad, 0.5 * caution, TUNING.recovery * caution, out=caution).clamp_(max=1.0)
         self._measure(theta, state, epsilon)
         self.refresh(state["u"], step.xi, epsilon, state["length"])
 

@@ -143,7 +143,7 @@ class PSGLD(Sampler):
         V = torch.zeros_like(theta) if self.start == "zero" else g_bar * g_bar
         # the presence of the key "adapting" is the flag: reading a tensor's value would cost a
         # transfer from the device at each step
-        state = {"V": V, "adapting": torch.ones(len(theta), dtype=torch.bool)}
+        state = {"V": V, "adapting": torch.ones(len(theta), dtype=torch.bool, device="cpu")}
         if self.divergence:
             state["slope"] = torch.zeros_like(theta)
         return state

@@ -83,8 +83,7 @@ class SGHMC(MomentumSampler):
             check_choice(name, given, ESTIMATES)
         elif given is not None:
             check_numbers(name, given, "None, 'estimate', 'fisher' or an array")
-            smallest = torch.as_tensor(given).min().item()
-            check_real(name, smallest, low=0.0, closed="left")
+            check_real(name, np.asarray(given, dtype=float).min(), low=0.0, closed="left")
 
     def compares_rows(self) -> bool:
         return isinstance(self.gradient_variance, str) and self.gradient_variance == "fisher"
@@ -127,7 +126,10 @@ class SGHMC(MomentumSampler):
         if self.gradient_variance is None or step.temperature == 0.0:
             return alpha
         given = self.gradient_variance
-        variance = state["variance"] if isinstance(given, str) else torch.as_tensor(given)
+        if isinstance(given, str):
+            variance = state["variance"]
+        else:
+            variance = torch.from_numpy(np.asarray(given, dtype=float).copy())
         variance = variance.to(state["v"])
         if "scale" in state:
             variance = variance * state["scale"] ** 2

@@ -29,6 +29,7 @@ from torch.nn.functional import cross_entropy
 
 from ..._arrays import Array
 from ..._exceptions import explained
+from ..._modes import numbers_put_aside
 from .module_checks import batch_norms, explain_single_row
 from .module_copies import PickleOnly, put
 
@@ -233,9 +234,5 @@ def seeded(seed: int, device: str) -> Iterator[None]:
     The initial values of modules and the choices of dropout come from these numbers.
     """
     cuda = [torch.device(device)] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=cuda):
-        torch.default_generator.manual_seed(seed)
-        for each in cuda:
-            with torch.cuda.device(each):
-                torch.cuda.manual_seed(seed)
+    with numbers_put_aside(seed, cuda):
         yield

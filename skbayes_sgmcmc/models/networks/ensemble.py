@@ -151,7 +151,7 @@ class Inputs(nn.Module):
         super().__init__()
         self.row_shape, self.layout = tuple(row_shape), layout
         for name, value in {"center": center, "scale": scale}.items():
-            self.register_buffer(name, torch.tensor(value, dtype=dtype))
+            self.register_buffer(name, torch.tensor(value, dtype=dtype, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Inputs (rows, *row_shape) of the network, for rows (rows, n_features) or images.
@@ -188,7 +188,7 @@ class MeanProbabilities(nn.Module):
     ):
         super().__init__()
         self.inputs, self.network, self.sizes = inputs, network, sizes
-        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32))
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Probabilities (rows, n_classes) of rows (rows, n_features)."""
@@ -286,7 +286,7 @@ class MeanAndDeviation(nn.Module):
         self.register_buffer("own", own.float())
         values = {"weights": weights, "center": center, "scale": scale}
         for name, value in values.items():
-            self.register_buffer(name, torch.tensor(value, dtype=torch.float32))
+            self.register_buffer(name, torch.tensor(value, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, (rows,) or (rows, n_outputs), for rows."""

@@ -31,7 +31,7 @@ class LowRankLinear(nn.Module):
         self.base = base.requires_grad_(False)
         like, d = base.weight, base.in_features
         generator = torch.Generator().manual_seed(0)  # not torch's global random numbers
-        down = torch.randn(rank, d, generator=generator) / d**0.5
+        down = torch.randn(rank, d, generator=generator, dtype=torch.float32, device="cpu") / d**0.5
         self.down = nn.Parameter(down.to(like))
         self.up = nn.Parameter(like.new_zeros(base.out_features, rank))
 

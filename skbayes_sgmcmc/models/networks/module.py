@@ -22,17 +22,15 @@ from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed
 from ..._limits import LIMITS
+from ..._modes import numbers_put_aside
 from ..._validation import brief
 from .ensemble import StackedModule
 from .module_calls import Latest, ModuleCalls
 from .module_checks import batch_norms, check_parameters, explain_single_row, main_output
-from .module_copies import copied, light_copy
+from .module_copies import converted, copied, light_copy
 from .module_ids import with_checked_ids
 from .network import Network
 from .passes import Autocast
-
-#: torch's global random numbers are put aside by one thread at a time
-_BUILDING = threading.Lock()
 
 
 class ModuleNetwork(Network):
@@ -233,7 +231,9 @@ class ModuleNetwork(Network):
         return x.tensor_split(-(-len(x) // LIMITS.module_rows))
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
-        return StackedModule(light_copy(self.module).float(), draws, self.layout)
+        return StackedModule(
+            converted(light_copy(self.module), "cpu", torch.float32), draws, self.layout
+        )
 
     def in_bfloat16(self) -> Autocast:
         return Autocast(self)
@@ -298,7 +298,8 @@ def in_one_precision(module: nn.Module) -> nn.Module:
     check_parameters(module)
     _follow_derivatives(module)
     kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
-    return module.eval().to("cpu", torch.float64 if kinds == {torch.float64} else torch.float32)
+    kind = torch.float64 if kinds == {torch.float64} else torch.float32
+    return converted(module.eval(), "cpu", kind)
 
 
 class Embedding(nn.Embedding):
@@ -377,7 +378,7 @@ def argument_names(module: Any) -> list[str]:
 
 
 def build(module: Callable[[], Any], name: str = "module", seed: int | None = None) -> nn.Module:
-    """Build a module without changing the state of torch's global random numbers.
+    """Build a module on the CPU, without changing the state of torch's global random numbers.
 
     The module's own random numbers come from ``seed``; with None, from the global state.
 
@@ -386,9 +387,7 @@ def build(module: Callable[[], Any], name: str = "module", seed: int | None = No
     ValueError
         The result is not a module. ``name`` is the parameter that the message names.
     """
-    with _BUILDING, torch.random.fork_rng(devices=[]):
-        if seed is not None:  # not torch.manual_seed, which would change the state of GPUs
-            torch.default_generator.manual_seed(seed)
+    with numbers_put_aside(seed), torch.device("cpu"):
         built = module()
     if not isinstance(built, nn.Module):
         raise not_allowed(

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .module_checks import evaluation_mode
+from .module_copies import converted, in_precision
 
 
 class ModuleCalls:
@@ -43,10 +44,8 @@ class ModuleCalls:
         module = self.module
         evaluation_mode(module, active)
         for held in chain(module.parameters(), module.buffers()):
-            if held.device != like.device or (
-                held.is_floating_point() and held.dtype != like.dtype
-            ):
-                module.to(like.device, like.dtype)
+            if held.device != like.device or held.dtype != in_precision(held, like.dtype):
+                converted(module, like.device, like.dtype)
                 break
         self._slots = _slots(module)  # moving a module replaces its buffers
         self._ready = wanted

@@ -18,6 +18,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from ..._data.layout import PLAIN, Layout
 from ..._exceptions import not_allowed, warn
+from ..._modes import numbers_put_aside
 from ..._validation import brief
 from .module_copies import light_copy, put
 from .module_ids import OUT_OF_RANGE, check_ids
@@ -173,8 +174,7 @@ def _trace(module: nn.Module, rows: Rows, seed: int) -> list[tuple[str, Any, Any
             part.register_forward_hook(after),
         ]
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with numbers_put_aside(seed):
             call(module, rows)
     finally:
         for handle in handles:
@@ -185,7 +185,9 @@ def _trace(module: nn.Module, rows: Rows, seed: int) -> list[tuple[str, Any, Any
 def _digest(values: Any) -> Any:
     """Sums of the tensors in nested tuples, lists and mappings: numbers that can be compared."""
     if isinstance(values, Tensor):
-        numbers = torch.nan_to_num(values.detach().double())
+        held = values.detach()
+        held = torch.view_as_real(held) if held.is_complex() else held
+        numbers = torch.nan_to_num(held.double())
         return tuple(values.shape), float(numbers.sum()), float(numbers.square().sum())
     if isinstance(values, Mapping):
         return tuple((str(key), _digest(value)) for key, value in values.items())
@@ -266,7 +268,7 @@ def jumps(module: nn.Module, names: Sequence[str], rows: Rows) -> bool:
     """
     generator = torch.Generator().manual_seed(0)
     values = {name: module.get_parameter(name) for name in names}
-    noise = {n: torch.randn(v.shape, generator=generator).to(v) for n, v in values.items()}
+    noise = {n: _normals(v, generator) for n, v in values.items()}
 
     def outputs(by: float) -> Tensor:
         return main_output(call(module, rows, {n: v + by * noise[n] for n, v in values.items()}))
@@ -345,11 +347,16 @@ def confined(module: nn.Module, rows: Rows, low: float, high: float) -> Tensor:
 def _random_parameters(module: nn.Module, generator: torch.Generator) -> dict[str, Tensor]:
     """Normal parameters with the variance of He et al. (2015); vectors have the variance 1."""
     return {
-        name: torch.randn(parameter.shape, generator=generator).to(parameter)
+        name: _normals(parameter, generator)
         * math.sqrt(2.0 / max(1, math.prod(parameter.shape[1:])) if parameter.ndim > 1 else 1.0)
         for name, parameter in module.named_parameters()
         if parameter.is_floating_point()
     }
+
+
+def _normals(like: Tensor, generator: torch.Generator) -> Tensor:
+    found = torch.randn(like.shape, generator=generator, dtype=torch.float32, device="cpu")
+    return found.to(like)
 
 
 def leave_out_probabilities(name: str, given: Any, module: nn.Module, rows: Rows) -> str | None:

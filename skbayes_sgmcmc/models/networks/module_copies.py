@@ -1,11 +1,12 @@
-"""Copies of torch modules, with other parts, and in files."""
+"""Copies of torch modules, with other parts, in other precisions, and in files."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..._exceptions import not_allowed
 
@@ -42,6 +43,21 @@ def copied(module: AnyModule, memo: dict[int, Any] | None = None) -> AnyModule:
             "torch.nn.utils.weight_norm and spectral_norm.",
             "a-module-is-not-allowed",
         ) from error
+
+
+def converted(module: AnyModule, device: Any, dtype: torch.dtype) -> AnyModule:
+    """The module on a device and in a precision.
+
+    ``Module.to`` would leave out the imaginary parts of complex numbers.
+    """
+    return module._apply(lambda held: held.to(device, in_precision(held, dtype)))
+
+
+def in_precision(held: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The type of a tensor in a precision: whole numbers keep theirs."""
+    if held.is_complex():
+        return dtype.to_complex()
+    return dtype if held.is_floating_point() else held.dtype
 
 
 def put(module: nn.Module, name: str, part: nn.Module) -> None:

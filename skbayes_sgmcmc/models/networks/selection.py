@@ -105,11 +105,12 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _tied_names(module: nn.Module) -> dict[str, list[str]]:
-    """All names of each tensor, by its first name."""
+    """All names of each tensor that has numbers, by its first name."""
     first: dict[int, str] = {}
     names: dict[str, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        names.setdefault(first.setdefault(id(parameter), name), []).append(name)
+        if parameter.numel() > 0:
+            names.setdefault(first.setdefault(id(parameter), name), []).append(name)
     return names
 
 
@@ -121,8 +122,9 @@ def _check_numbers(name: str, parameter: Tensor, chosen: Any) -> None:
     if not parameter.is_floating_point():
         raise not_allowed(
             f"{PARAMETER}={chosen!r} is not allowed: {name!r} has numbers of type "
-            f"{dtype_name(parameter.dtype)}, and only floating-point numbers can be sampled; "
-            "select other parameters."
+            f"{dtype_name(parameter.dtype)}, and only floating-point numbers can be sampled: "
+            "select other parameters"
+            + (", or make it of two real ones by torch.complex." if parameter.is_complex() else ".")
         )
 
 

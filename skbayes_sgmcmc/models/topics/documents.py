@@ -125,8 +125,8 @@ class Assignments:
         if tokens.repeated is not None:
             self._of_repeated = self.topics.index_select(0, tokens.repeated.word)
         if compiled:
-            ends = torch.arange(tokens.n_rows + 1)
-            self._z = torch.zeros(len(tokens.word), dtype=torch.int64)
+            ends = torch.arange(tokens.n_rows + 1, device="cpu")
+            self._z = torch.zeros(len(tokens.word), dtype=torch.int64, device="cpu")
             self._starts = torch.searchsorted(tokens.row, ends).numpy()
         else:
             self._likelihood = self.topics.index_select(0, tokens.word)
@@ -368,7 +368,7 @@ def fixed_point(
     """
     counts = counts.tocsr()
     lengths = torch.from_numpy(np.diff(counts.indptr).astype(np.int64))
-    row = torch.arange(counts.shape[0]).repeat_interleave(lengths)
+    row = torch.arange(counts.shape[0], device=lengths.device).repeat_interleave(lengths)
     count = torch.from_numpy(np.asarray(counts.data)).to(topics)
     likelihood = topics.index_select(0, torch.from_numpy(counts.indices.astype(np.int64)))
     n = topics.new_zeros(counts.shape[0], topics.shape[1])

@@ -56,7 +56,7 @@ class GibbsChain:
         self.weights = self.tokens.weight.numpy()
         self._count(self.rng.integers(n_topics, size=len(self.rows)))
         if self.tokens.repeated is not None:
-            equal = torch.ones(X.shape[0], n_topics, dtype=torch.float64)
+            equal = torch.ones(X.shape[0], n_topics, dtype=torch.float64, device="cpu")
             self._sample_repeated(np.ones((n_topics, X.shape[1])), equal)
 
     def _count(self, z: Array, numbers: Array | None = None) -> None:

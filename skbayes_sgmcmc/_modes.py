@@ -1,0 +1,45 @@
+"""Modes of torch that a caller may be in, and torch's global random numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+#: torch's global random numbers are put aside by one thread at a time
+_ASIDE = threading.RLock()
+
+
+@contextmanager
+def usual_modes() -> Iterator[None]:
+    """Compute with gradients and in full precision, whatever mode the caller is in.
+
+    Tensors of ``torch.inference_mode`` have no gradients, and ``torch.autocast`` rounds products.
+    Decorates functions, too.
+    """
+    import torch
+
+    with (
+        torch.inference_mode(False),  # which ends torch.no_grad, too
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False),
+    ):
+        yield
+
+
+@contextmanager
+def numbers_put_aside(seed: int | None = None, devices: Sequence[Any] = ()) -> Iterator[None]:
+    """Let torch's global random numbers start from a seed, and be as before afterwards.
+
+    ``devices`` are GPUs whose numbers are put aside, too; those of others stay as they are.
+    """
+    import torch
+
+    with _ASIDE, torch.random.fork_rng(devices=list(devices)):
+        if seed is not None:  # not torch.manual_seed, which would change the state of GPUs
+            torch.default_generator.manual_seed(seed)
+            for each in devices:
+                with torch.cuda.device(each):
+                    torch.cuda.manual_seed(seed)
+        yield
