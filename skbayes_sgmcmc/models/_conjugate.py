@@ -218,11 +218,10 @@ class NormalConditionals(Conditionals):
         weight = self.log_density(points.flatten(0, 1), temperature).view_as(tails)
         weight += 0.5 * (DF + size) * tails
         chains = zip(weight.tolist(), uniform.log().tolist(), strict=True)
-        held = torch.tensor([_held(*each) for each in chains], device=old.device)
+        held = torch.tensor([_held(*each) for each in chains], device="cpu").to(old.device)
         new = points.take_along_dim(held[..., None], 1)
-        state["accepted"].add_(
-            (held == torch.arange(1, held.shape[1] + 1, device=held.device)).sum(1)
-        )
+        proposals = torch.arange(1, held.shape[1] + 1, device="cpu").to(held)
+        state["accepted"].add_((held == proposals).sum(1))
         state["proposed"].add_(held.shape[1])
         state["free"].copy_(new[:, -1])
         return new
