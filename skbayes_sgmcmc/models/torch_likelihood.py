@@ -90,7 +90,7 @@ class DistributionLikelihood(Likelihood):
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        distribution = made(self.given.distribution, self._zeros(1))
+        distribution = made(self.given.distribution, zeros(1, self.n_outputs))
         return all(has_part(distribution, name) for name in MOMENTS)
 
     def __init__(self, given: TorchLikelihood, n_targets: int):
@@ -114,16 +114,12 @@ class DistributionLikelihood(Likelihood):
             )
 
     def _at_zero(self, y: Tensor) -> Tensor:
-        zeros = self._zeros(len(y))
         try:
-            return self._log_prob(zeros, y)[0]
+            return self._log_prob(zeros(len(y), self.n_outputs), y)[0]
         except Exception as error:
             raise self._refused(
                 f"{self._for_targets()}: at outputs of zero, it raises {_reason(error)}"
             ) from error
-
-    def _zeros(self, n_rows: int) -> Tensor:
-        return torch.zeros(1, n_rows, self.n_outputs, dtype=torch.float64, device="cpu")
 
     def _check_few(self, y: Tensor) -> None:
         """Refuse densities without a gradient, and those that are random or depend on other rows.
@@ -132,7 +128,8 @@ class DistributionLikelihood(Likelihood):
         """
         self._at_zero(y)
         with contextlib.suppress(NotImplementedError, AttributeError):
-            shape = tuple(inside_of(made(self.given.distribution, self._zeros(len(y)))).shape)
+            distribution = made(self.given.distribution, zeros(len(y), self.n_outputs))
+            shape = tuple(inside_of(distribution).shape)
             if shape not in (tuple(y.shape), (len(y),) * (self.n_targets == 1)):
                 raise self._refused(
                     f"{self._for_targets()}: for outputs of {len(y)} rows, "
@@ -294,8 +291,7 @@ class FromTorch(Predictive):
 
     def _has(self, name: str) -> bool:
         """Whether the distribution has a part, at outputs of zero."""
-        zeros = torch.zeros(1, 1, self.outputs.shape[2], dtype=torch.float64, device="cpu")
-        return has_part(made(self.distribution, zeros), name)
+        return has_part(made(self.distribution, zeros(1, self.outputs.shape[2])), name)
 
     def _asked(self, name: str, method: str) -> Any:
         """A part of the distribution that a method of estimators needs."""
@@ -353,6 +349,11 @@ def inside_of(distribution: Any) -> Tensor:
     with numbers_put_aside():
         sample: Tensor = distribution.sample()
         return sample
+
+
+def zeros(n_rows: int, n_outputs: int) -> Tensor:
+    """Outputs of zero, (1, rows, outputs)."""
+    return torch.zeros(1, n_rows, n_outputs, dtype=torch.float64, device="cpu")
 
 
 def _reason(error: Exception) -> str:

@@ -206,9 +206,8 @@ def _over_rows(function: Any, log_n: Tensor, a: Tensor) -> list[Tensor]:
     n, a = torch.exp(log_n.detach()), a[..., None]
     large = n > SMOOTH
     last = SMOOTH if large.any() else float(torch.nan_to_num(n).max())
-    j = 1.0 + torch.arange(math.ceil(last + REACH * math.sqrt(last) + BEYOND), device=n.device).to(
-        n
-    )
+    end = math.ceil(last + REACH * math.sqrt(last) + BEYOND)
+    j = 1.0 + torch.arange(end, device=n.device).to(n)
     each = _rest(j, a) - (1.0 + a) * j * (torch.log(j) - 1.0)
     parts = []
     for some in log_n.split(max(1, BLOCK // (len(j) * len(n) * n.shape[2])), dim=1):

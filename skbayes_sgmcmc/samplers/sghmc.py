@@ -129,7 +129,7 @@ class SGHMC(MomentumSampler):
         if isinstance(given, str):
             variance = state["variance"]
         else:
-            variance = torch.from_numpy(np.asarray(given, dtype=float).copy())
+            variance = torch.from_numpy(np.array(given, dtype=float, order="C"))
         variance = variance.to(state["v"])
         if "scale" in state:
             variance = variance * state["scale"] ** 2
