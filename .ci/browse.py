@@ -28,10 +28,14 @@ SEARCHES = ("max_steps", "progress bar", "gpu", "thermostat", "missing values", 
 #: contrast of the texts of a page with what is behind them
 CONTRASTS = """() => {
   const canvas = document.createElement('canvas').getContext('2d');
+  const seen = new Map();  // a drawn pixel takes long, and a page has few colours
   const parse = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
+    if (!seen.has(colour)) {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+      seen.set(colour, [...canvas.getImageData(0, 0, 1, 1).data]);
+    }
+    return seen.get(colour);
   };
   const light = (c) => [0.2126, 0.7152, 0.0722].reduce((sum, w, k) => {
     const v = c[k] / 255;
@@ -149,6 +153,9 @@ def look_at_site(browser, site, part, shots):
     faults = []
     pages = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
     pages = [path for path in pages if part in path.relative_to(site).as_posix()]
+    # one page of source code is as good as all of them
+    sources = [path for path in pages if "_modules" in path.relative_to(site).parts]
+    pages = [path for path in pages if path not in sources[1:]]
     page = browser.new_page(offline=True)
     asked = []
     page.on("request", lambda request: asked.append(request.url))

@@ -43,3 +43,28 @@ def numbers_put_aside(seed: int | None = None, devices: Sequence[Any] = ()) -> I
                 with torch.cuda.device(each):
                     torch.cuda.manual_seed(seed)
         yield
+
+
+class OwnNumbers:
+    """Torch's global random numbers of work in parts: each part goes on where the last one ended.
+
+    Between the parts, torch's numbers are free for the work of other threads.
+    """
+
+    def __init__(self, seed: int, devices: Sequence[Any] = ()):
+        self._seed, self._devices = seed, list(devices)
+        self._states: list[Any] = []
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Let torch's global random numbers be these, and be as before afterwards."""
+        import torch
+
+        with numbers_put_aside(self._seed, self._devices):
+            for state, device in zip(self._states[1:], self._devices, strict=False):
+                torch.cuda.set_rng_state(state, device)
+            for state in self._states[:1]:
+                torch.random.set_rng_state(state)
+            yield
+            on_devices = [torch.cuda.get_rng_state(device) for device in self._devices]
+            self._states = [torch.random.get_rng_state(), *on_devices]

@@ -28,6 +28,7 @@ from skbayes_sgmcmc import (
     PosteriorSamples,
     skops_trusted_types,
 )
+from skbayes_sgmcmc._modes import OwnNumbers
 from skbayes_sgmcmc.models.networks.distillation import Training, few_draws
 
 #: budgets too small to mix, on purpose
@@ -185,7 +186,9 @@ def trained():
         return np.tile([1.0, 0.0], (len(x), 1))
 
     plan = Training(n_epochs=10, batch_size=6, learning_rate=0.01, perturbation=0.0)
-    losses = plan.run(module, rows, targets, np.random.default_rng(0), lambda line: None)
+    losses = plan.run(
+        module, rows, targets, np.random.default_rng(0), OwnNumbers(0), lambda line: None
+    )
     return module, shown, losses
 
 

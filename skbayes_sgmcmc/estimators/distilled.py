@@ -15,7 +15,7 @@ from .._arrays import Array
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
-from .._modes import usual_modes
+from .._modes import OwnNumbers, usual_modes
 from .._sklearn import BaseEstimator
 from .._validation import (
     BOUNDS,
@@ -201,7 +201,9 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         rng = np.random.default_rng(seed)
         device = device_after(self.device, getattr(teacher, "device_", "cpu"))
         blueprint = self._blueprint(teacher._student(rows), len(teacher.classes_))
-        with training.seeded(seed, device):
+        cuda = [torch.device(device)] if device.startswith("cuda") else []
+        numbers = OwnNumbers(seed, cuda)  # of initial values and of dropout
+        with numbers.in_use():
             network = build(blueprint.architecture, "student")
             n_parameters = sum(p.numel() for p in network.parameters())
             dtype = settings.resolve_dtype(device, n_parameters)
@@ -214,12 +216,12 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
             left_out = leave_out_probabilities("student", self.student, network, Rows(inputs(some)))
             if left_out is not None:
                 blueprint.architecture = training.Without(blueprint.architecture, left_out)
-            weights = teacher.posterior_.spaced()[1]
-            targets = training.few_draws(teacher._predict_block, weights, self.n_draws, rng)
-            plan = training.Training(
-                self.n_epochs, self.batch_size, self.learning_rate, self.perturbation
-            )
-            self.loss_curve_ = plan.run(module, rows, targets, rng, self._report)
+        weights = teacher.posterior_.spaced()[1]
+        targets = training.few_draws(teacher._predict_block, weights, self.n_draws, rng)
+        plan = training.Training(
+            self.n_epochs, self.batch_size, self.learning_rate, self.perturbation
+        )
+        self.loss_curve_ = plan.run(module, rows, targets, rng, numbers, self._report)
         self.classes_, self.n_features_in_ = teacher.classes_, teacher.n_features_in_
         if hasattr(teacher, "feature_names_in_"):
             self.feature_names_in_ = teacher.feature_names_in_

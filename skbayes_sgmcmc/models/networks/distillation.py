@@ -16,20 +16,19 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils import gen_batches
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ..._arrays import Array
 from ..._exceptions import explained
-from ..._modes import numbers_put_aside
+from ..._modes import OwnNumbers
 from .module_checks import batch_norms, explain_single_row
 from .module_copies import PickleOnly, put
 
@@ -127,6 +126,7 @@ class Training:
         rows: Array,
         targets: Callable[[Array], Array],
         rng: np.random.Generator,
+        numbers: OwnNumbers,
         report: Callable[[str], None],
     ) -> Array:
         """Train a module and return its mean cross-entropy in each epoch, (n_epochs,).
@@ -142,6 +142,8 @@ class Training:
             Maps rows to probabilities (n, n_classes).
         rng : Generator
             Random numbers for the order of the rows and for the noise.
+        numbers : OwnNumbers
+            Torch's global random numbers, which choose what dropout leaves out.
         report : callable
             Called with a message after every epoch.
 
@@ -171,17 +173,10 @@ class Training:
                     noise = spread * rng.standard_normal(x.shape, dtype=np.float32)
                     x = x + np.ldexp(noise.astype(x.dtype), powers)
                 data = [torch.from_numpy(values).to(like) for values in (x, targets(x))]
-                for inputs, p in zip(*(v.tensor_split(n_parts) for v in data), strict=True):
-                    optimizer.zero_grad()
-                    try:
-                        loss = cross_entropy(module(inputs), p)
-                    except ValueError as error:
-                        explain_single_row(error, len(inputs), batch_norms(module))
-                        raise
-                    loss.backward()
-                    optimizer.step()
-                    rates.step()
-                    total += loss.detach() * len(inputs)
+                with numbers.in_use():
+                    for inputs, p in zip(*(v.tensor_split(n_parts) for v in data), strict=True):
+                        total += self._step(module, optimizer, inputs, p) * len(inputs)
+                        rates.step()
             losses[epoch] = float(total) / len(rows)
             if not np.isfinite(losses[epoch]):
                 raise explained(
@@ -193,6 +188,20 @@ class Training:
                 )
             report(f"epoch {epoch + 1} of {n_epochs}, cross-entropy {losses[epoch]:.4f}")
         return losses
+
+    def _step(
+        self, module: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, p: Tensor
+    ) -> Tensor:
+        """Make a step on a minibatch and return its mean cross-entropy."""
+        optimizer.zero_grad()
+        try:
+            loss = cross_entropy(module(inputs), p)
+        except ValueError as error:
+            explain_single_row(error, len(inputs), batch_norms(module))
+            raise
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
 
 
 def few_draws(
@@ -225,14 +234,3 @@ def few_draws(
         return predict(chosen, rows).mean(axis=0)
 
     return targets
-
-
-@contextmanager
-def seeded(seed: int, device: str) -> Iterator[None]:
-    """Context where torch's global random numbers start from a seed; restored afterwards.
-
-    The initial values of modules and the choices of dropout come from these numbers.
-    """
-    cuda = [torch.device(device)] if device.startswith("cuda") else []
-    with numbers_put_aside(seed, cuda):
-        yield
