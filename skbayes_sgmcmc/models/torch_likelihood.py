@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
-from .._exceptions import not_allowed
+from .._exceptions import explained, not_allowed
 from .._modes import numbers_put_aside
 from .._sklearn import BaseEstimator
 from .._validation import check_int
@@ -175,11 +175,12 @@ class DistributionLikelihood(Likelihood):
         targets = targets[:, 0] if self.n_targets == 1 else targets
         found = distribution.log_prob(targets)
         if tuple(found.shape) not in ((len(targets),), (len(targets), self.n_targets)):
-            raise TypeError(
+            message = (
                 f"log_prob returned the shape {tuple(found.shape)} for y of shape "
                 f"{tuple(targets.shape)}: give one number for each row, as of a distribution of "
                 "outputs[:, 0], which has the shape (rows,)."
             )
+            raise explained(TypeError(message), "a-density-of-your-own-is-not-allowed")
         return found.reshape(len(f), f.shape[1], -1).sum(2)
 
     def _for_targets(self) -> str:
