@@ -23,6 +23,7 @@ from skbayes_sgmcmc import (
     DistilledClassifier,
     SparseBayesianClassifier,
     Storage,
+    to_torch,
 )
 from skbayes_sgmcmc._draws.storage import PROBE
 from skbayes_sgmcmc.inspection import fgsm
@@ -191,5 +192,6 @@ def test_draws_in_a_memory_map_predict_without_a_warning(tmp_path, torch_warns_a
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+        to_torch(loaded)
         if kind in ("ordinal", "logistic"):
             fgsm(loaded, X, LABELS, eps=0.1, clip=None)  # along gradients of all draws

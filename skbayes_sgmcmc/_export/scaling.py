@@ -22,8 +22,8 @@ class Scaling(nn.Module):
 
     def __init__(self, center: Array, scale: Array):
         super().__init__()
-        self.register_buffer("center", torch.from_numpy(center).float())
-        self.register_buffer("scale", torch.from_numpy(scale).float())
+        self.register_buffer("center", torch.tensor(center, dtype=torch.float32, device="cpu"))
+        self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Rows (n, n_features) as the last step gets them."""

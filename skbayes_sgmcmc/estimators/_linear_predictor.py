@@ -94,8 +94,8 @@ class LinearPredictor:
             coef[:, special["offset"]] = 1.0 / scale
         intercept = (posterior.select("intercept", chosen) - self.center) / scale
         return LinearOutputs(
-            torch.from_numpy(coef).float(),
-            torch.from_numpy(intercept).float(),
+            torch.tensor(coef, dtype=torch.float32, device="cpu"),
+            torch.tensor(intercept, dtype=torch.float32, device="cpu"),
             exported_effects(self.groupings, posterior, chosen, scale),
             special.get("exposure"),
             known,

@@ -318,7 +318,9 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         from ..models.networks.module_copies import converted
 
         network = converted(build(self._architecture, "student"), "cpu", dtype)
-        network.load_state_dict({name: torch.from_numpy(v) for name, v in self.weights_.items()})
+        network.load_state_dict(
+            {name: torch.tensor(v, device="cpu") for name, v in self.weights_.items()}
+        )
         inputs = Inputs(self._x_center, self._x_scale, self._row_shape, dtype)
         return torch.nn.Sequential(inputs, network, MainOutput()).eval()
 
