@@ -19,6 +19,7 @@ class Unmixing(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimato
     components_: Array
     mixing_: Array
     mean_: Array
+    n_features_in_: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BayesianCNNClassifier(CalibratedClassifier):
     r"""Bayesian convolutional network for images, sampled by stochastic-gradient MCMC.
 
@@ -228,85 +230,44 @@ class BayesianCNNClassifier(CalibratedClassifier):
         "conv_channels", "kernel_size", "pool_size", "hidden_layer_sizes", "activation"
     )  # fmt: skip
 
-    def __init__(
-        self,
-        *,
-        image_shape: tuple[int, int, int] | None = None,
-        conv_channels: int | Sequence[int] = (8, 16),
-        kernel_size: int = 3,
-        pool_size: int = 2,
-        hidden_layer_sizes: int | Sequence[int] = (64,),
-        activation: str = "relu",
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: float
-        | Sequence[float]
-        | LearnedScale
-        | Literal["auto", "fan_in", "learned"] = "auto",
-        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
-        standardize: bool = True,
-        augment: Callable[..., Any] | None = None,
-        sampler: str | Sampler = "psgld",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        chain_method: str = "auto",
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
-        validation_fraction: float = 0.15,
-        calibrate: bool | Literal["auto"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        precision: str = "full",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.image_shape = image_shape
-        self.conv_channels = conv_channels
-        self.kernel_size = kernel_size
-        self.pool_size = pool_size
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.augment = augment
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.chain_method = chain_method
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.validation_fraction = validation_fraction
-        self.calibrate = calibrate
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.precision = precision
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    image_shape: tuple[int, int, int] | None = None
+    conv_channels: int | Sequence[int] = (8, 16)
+    kernel_size: int = 3
+    pool_size: int = 2
+    hidden_layer_sizes: int | Sequence[int] = (64,)
+    activation: str = "relu"
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | Literal["auto", "fan_in", "learned"] = (
+        "auto"
+    )
+    class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
+    standardize: bool = True
+    augment: Callable[..., Any] | None = None
+    sampler: str | Sampler = "psgld"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    chain_method: str = "auto"
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
+    calibrate: bool | Literal["auto"] = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    precision: str = "full"
+    storage: Storage | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,7 @@ def _check_layers(name: str, sizes: Any) -> None:
         )
 
 
+@dataclass(eq=False, repr=False)
 class DeepPoissonFactorAnalysis(TopicModel):
     r"""Topic model of word counts with a deep network of binary units, sampled by SG-MCMC.
 
@@ -233,72 +235,38 @@ class DeepPoissonFactorAnalysis(TopicModel):
     _by_topic = ("r", "weights_1", "biases_1")
     _read_with_draws = ("success_probability",)
 
-    def __init__(
-        self,
-        n_components: int | Sequence[int] = (128, 64, 32),
-        *,
-        success_probability: float | None = None,
-        topic_word_prior: float | None = None,
-        r_rate: float = 1.0,
-        gamma_prior: tuple[float, float] = (1.0, 1.0),
-        network_scale: float = 1.0,
-        parametrization: str = "expanded_mean",
-        prior: str = "gamma",
-        prior_scale: float = 1.0,
-        prior_mean: float = 0.1,
-        doc_sweeps: int = 15,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 1,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: str = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.success_probability = success_probability
-        self.topic_word_prior = topic_word_prior
-        self.r_rate = r_rate
-        self.gamma_prior = gamma_prior
-        self.network_scale = network_scale
-        self.parametrization = parametrization
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prior_mean = prior_mean
-        self.doc_sweeps = doc_sweeps
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | Sequence[int] = (128, 64, 32)
+    _: KW_ONLY
+    success_probability: float | None = None
+    topic_word_prior: float | None = None
+    r_rate: float = 1.0
+    gamma_prior: tuple[float, float] = (1.0, 1.0)
+    network_scale: float = 1.0
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    doc_sweeps: int = 15
+    sampler: str | Sampler = "auto"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 1
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: str = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def _sizes(self) -> tuple[int, ...]:
         """K, and the number of units of each layer above."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from .._draws.mixture import Mixture, WithFew
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from ..schedules import MixingDistance, Schedule
-from . import _groups as groups
+from . import _groups as grouped
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
@@ -256,83 +258,44 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     _label_parameters = ("groups",)
     _read_with_draws = (*_column_parameters, *_label_parameters)
     #: groups, and the centre of the offsets in units of users, of the first fit
-    _groupings: groups.Groupings = ()
+    _groupings: grouped.Groupings = field(default=(), init=False)
     _offset_center = 0.0
 
-    def __init__(
-        self,
-        *,
-        exposure: int | str | None = None,
-        offset: int | str | None = None,
-        n_trials: int | str | None = None,
-        groups: int | str | Sequence[int | str] | None = None,
-        group_slopes: int | str | Sequence[int | str] | None = None,
-        group_scale: float | LearnedScale | Literal["learned"] = "learned",
-        fit_intercept: bool = True,
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
-        likelihood: str | StudentT | Tweedie = "normal",
-        noise: float | Literal["infer"] = "infer",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
-        gradient: str = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.exposure = exposure
-        self.offset = offset
-        self.n_trials = n_trials
-        self.groups = groups
-        self.group_slopes = group_slopes
-        self.group_scale = group_scale
-        self.fit_intercept = fit_intercept
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.likelihood = likelihood
-        self.noise = noise
-        self.categorical_features = categorical_features
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.preconditioner = preconditioner
-        self.gradient = gradient
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    exposure: int | str | None = None
+    offset: int | str | None = None
+    n_trials: int | str | None = None
+    groups: int | str | Sequence[int | str] | None = None
+    group_slopes: int | str | Sequence[int | str] | None = None
+    group_scale: float | LearnedScale | Literal["learned"] = "learned"
+    fit_intercept: bool = True
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
+    likelihood: str | StudentT | Tweedie = "normal"
+    noise: float | Literal["infer"] = "infer"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    sampler: str | Sampler = "auto"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
+    gradient: str = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    storage: Storage | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -343,7 +306,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return ("auto", *super()._samplers(), "gibbs")
 
     def _check_together(self, settings: Settings) -> None:
-        groups.check_groups(self.groups, self.group_slopes, self.group_scale)
+        grouped.check_groups(self.groups, self.group_slopes, self.group_scale)
         super()._check_together(settings)
         check_known(self._family, self.likelihood, self.exposure, self.n_trials)
 
@@ -389,11 +352,11 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             n_features = len(columns.features)
             choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
             self._fit_targets(targets, weight)
-            self._groupings = groups.groupings_of(columns, X, self.group_slopes)
+            self._groupings = grouped.groupings_of(columns, X, self.group_slopes)
         if offset is not None and self._family.link == "log":
             away = offset - self._offset_center
             check_offsets(columns, away, y, fit_intercept=self.fit_intercept)
-        groups.check_known_groups(self._groupings, columns, X)
+        grouped.check_known_groups(self._groupings, columns, X)
         features, place = columns.of_features(X), columns.features.index
         n_features, units = features.shape[1], self._units(features, weight, first=first)
         linear = self._linear
@@ -406,7 +369,9 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             units,
             linear.constant,
             linear.scale,
-            groups.group_terms(self._groupings, self.group_scale, lambda j: float(units[place(j)])),
+            grouped.group_terms(
+                self._groupings, self.group_scale, lambda j: float(units[place(j)])
+            ),
             self._scale_parts()[0],
         )
 
@@ -471,7 +436,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return unchanged, self._linear.module(self.posterior_, chosen, known)
 
     def _ratio_blocks(self) -> list[str]:
-        return [*super()._ratio_blocks(), *groups.effect_names(self._groupings)]
+        return [*super()._ratio_blocks(), *grouped.effect_names(self._groupings)]
 
     def _ratio_title(self) -> str:
         if self._family.times:
@@ -481,7 +446,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         features = {"coef": {"feature": self._columns.feature_labels}}
-        return groups.effect_axes(self._groupings) | features | self._scale_axes()
+        return grouped.effect_axes(self._groupings) | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        return super()._labels() | groups.effect_labels(self._groupings)
+        return super()._labels() | grouped.effect_labels(self._groupings)

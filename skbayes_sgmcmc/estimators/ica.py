@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ._fitting import Task
 
 
+@dataclass(eq=False, repr=False)
 class BayesianICA(Unmixing):
     r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
 
@@ -218,62 +219,33 @@ class BayesianICA(Unmixing):
     (500, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        whiten: bool = True,
-        density: Literal["extended", "logistic"] = "extended",
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: float = 1.0,
-        sampler: str | Sampler = "rsgld",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        gradient: str = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.whiten = whiten
-        self.density = density
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.gradient = gradient
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    _: KW_ONLY
+    whiten: bool = True
+    density: Literal["extended", "logistic"] = "extended"
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: float = 1.0
+    sampler: str | Sampler = "rsgld"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    gradient: str = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "random"] = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the unmixing matrix.
@@ -327,9 +299,8 @@ class BayesianICA(Unmixing):
     def _samplers(self) -> tuple[str, ...]:
         return ("rsgld", *super()._samplers(), "mala")
 
-    n_features_in_: int
     #: numbers of components and features of the fitted model, whether rows are whitened, densities
-    _shape: tuple[int, int, bool, str]
+    _shape: tuple[int, int, bool, str] = field(init=False)
 
     _checks: ClassVar[dict[str, Check]] = {
         "n_components": unless(None, check_int),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
 
 
+@dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(TopicModel):
     r"""Latent Dirichlet allocation with the posterior of the topics sampled by SG-MCMC.
 
@@ -207,68 +208,36 @@ class LatentDirichletAllocation(TopicModel):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        doc_topic_prior: float | None = None,
-        topic_word_prior: float | None = None,
-        parametrization: str = "expanded_mean",
-        prior: str = "gamma",
-        prior_scale: float = 1.0,
-        prior_mean: float = 0.1,
-        algorithm: str = "sgmcmc",
-        doc_sweeps: int = 3,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 1,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: str = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.parametrization = parametrization
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prior_mean = prior_mean
-        self.algorithm = algorithm
-        self.doc_sweeps = doc_sweeps
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int = 10
+    _: KW_ONLY
+    doc_topic_prior: float | None = None
+    topic_word_prior: float | None = None
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    algorithm: str = "sgmcmc"
+    doc_sweeps: int = 3
+    sampler: str | Sampler = "auto"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 1
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: str = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     # fitting --------------------------------------------------------------------------------------
 

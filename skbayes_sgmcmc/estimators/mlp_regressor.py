@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@dataclass(eq=False, repr=False)
 class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
 
@@ -252,71 +254,36 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     True
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16),
-        *,
-        activation: str = "relu",
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
-        likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal",
-        noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        standardize: bool = True,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        chain_method: str = "auto",
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
-        validation_fraction: float = 0.15,
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        precision: str = "full",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.likelihood = likelihood
-        self.noise = noise
-        self.categorical_features = categorical_features
-        self.standardize = standardize
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.chain_method = chain_method
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.validation_fraction = validation_fraction
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.precision = precision
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16)
+    _: KW_ONLY
+    activation: str = "relu"
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
+    likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
+    noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    standardize: bool = True
+    sampler: str | Sampler = "auto"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    chain_method: str = "auto"
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    precision: str = "full"
+    storage: Storage | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@dataclass(eq=False, repr=False)
 class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     r"""Bayesian classifier from any torch module, sampled by stochastic-gradient MCMC.
 
@@ -247,80 +249,42 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     True
     """
 
-    def __init__(
-        self,
-        module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any],
-        *,
-        input_shape: Sequence[int] | None = None,
-        sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable",
-        prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal",
-        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
-        prior_center: Literal[0, "module"] = 0,
-        prune: float | Pruning | None = None,
-        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
-        standardize: bool = False,
-        augment: Callable[..., Any] | None = None,
-        n_workers: int = 0,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        chain_method: str = "auto",
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto",
-        validation_fraction: float = 0.15,
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        precision: str = "full",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.module = module
-        self.input_shape = input_shape
-        self.sample_parameters = sample_parameters
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prior_center = prior_center
-        self.prune = prune
-        self.class_weight = class_weight
-        self.standardize = standardize
-        self.augment = augment
-        self.n_workers = n_workers
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.chain_method = chain_method
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.validation_fraction = validation_fraction
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.precision = precision
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any]
+    _: KW_ONLY
+    input_shape: Sequence[int] | None = None
+    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
+    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
+    prior_center: Literal[0, "module"] = 0
+    prune: float | Pruning | None = None
+    class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
+    standardize: bool = False
+    augment: Callable[..., Any] | None = None
+    n_workers: int = 0
+    sampler: str | Sampler = "auto"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    chain_method: str = "auto"
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    precision: str = "full"
+    storage: Storage | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BayesianOrdinalClassifier(LinearClassifier):
     r"""Bayesian cumulative logit model of ordered classes, sampled by stochastic-gradient MCMC.
 
@@ -220,64 +222,33 @@ class BayesianOrdinalClassifier(LinearClassifier):
     #: ordered classes are not linear in the features
     _student_units = (16,)
 
-    def __init__(
-        self,
-        *,
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
-        gradient: str = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.class_weight = class_weight
-        self.categorical_features = categorical_features
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.preconditioner = preconditioner
-        self.gradient = gradient
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    sampler: str | Sampler = "auto"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
+    gradient: str = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    storage: Storage | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@dataclass(eq=False, repr=False)
 class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     r"""Sparse Bayesian classifier, linear or a perceptron, with a spike-and-slab prior.
 
@@ -210,74 +212,39 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     array([3, 7])
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: int | Sequence[int] = (),
-        *,
-        activation: str = "relu",
-        prior: SpikeSlab | Literal["spike_slab"] = "spike_slab",
-        prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in",
-        prune: float | Pruning | None = None,
-        threshold: float = 0.5,
-        class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        standardize: bool = True,
-        sampler: str | Sampler = "psgld",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        chain_method: str = "auto",
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        precision: str = "full",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prune = prune
-        self.threshold = threshold
-        self.class_weight = class_weight
-        self.categorical_features = categorical_features
-        self.standardize = standardize
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.chain_method = chain_method
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.precision = precision
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    hidden_layer_sizes: int | Sequence[int] = ()
+    _: KW_ONLY
+    activation: str = "relu"
+    prior: SpikeSlab | Literal["spike_slab"] = "spike_slab"
+    prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in"
+    prune: float | Pruning | None = None
+    threshold: float = 0.5
+    class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    standardize: bool = True
+    sampler: str | Sampler = "psgld"
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    chain_method: str = "auto"
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    precision: str = "full"
+    storage: Storage | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.network import ReferenceClass
