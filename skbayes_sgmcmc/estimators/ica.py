@@ -21,6 +21,7 @@ from .._validation import (
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
+from ._descriptions import LINEAR, SHARED, described
 from ._mixing import MustMix, short_name
 from ._parameters import Check, unless
 from ._unmixing import Unmixing
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ._fitting import Task
 
 
+@described(SHARED | LINEAR)
 @dataclass(eq=False, repr=False)
 class BayesianICA(Unmixing):
     r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
@@ -70,10 +72,7 @@ class BayesianICA(Unmixing):
         of the natural gradient. "mala" is the Metropolis-adjusted Langevin sampler (exact, with all
         rows in every step). "sgld", "psgld", "sghmc", "sgnht" and "msgnht" do not use the metric,
         and need a number for ``step_size``.
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The epsilon of Welling & Teh is 2 eta / N. "auto": 0.2 / (largest curvature), or less if
@@ -82,34 +81,22 @@ class BayesianICA(Unmixing):
         Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
         al. 2019), for ``fit`` only. "auto": "control_variates" with ``step_size="auto"`` unless a
         minibatch has all rows, and "minibatch" if ``step_size`` is a number.
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
-        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+    {batch_size}
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
-    burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
-        need to forget their starting points.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": at most 20, depending on
-        the step size; a tenth of a pass, at most 100, if ``step_size`` is a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
-        ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    {burn_in}
+    {thinning}
+    {max_steps}
+    {temperature}
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
         Starting points of the chains. "auto": draws of a Gaussian approximation around the mode
         that gradient descent finds; their spread is large in directions of W that the data do not
         determine. "random": the sources of the mode, with a different random rotation for each
         chain; sources of the same kind may then get each other's density. An array is an unmixing
         matrix like ``components_``, or one such matrix for each chain.
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    {total_samples}
     warm_start : bool, default=False
         If True, the next ``fit`` continues from the last state of the chains and keeps the
         whitening of the first ``fit``.
@@ -117,25 +104,12 @@ class BayesianICA(Unmixing):
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
         the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
         same seed gives different draws.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
-        faster there, otherwise the CPU; see ``device_``.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
-        float32.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
-    verbose : int, default=0
-        If positive, print steps and the time left. R-hat or the loss comes with them.
-        Scikit-learn's callbacks work, too.
+    {device}
+    {dtype}
+    {checkpoint}
+    {n_jobs}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -165,24 +139,15 @@ class BayesianICA(Unmixing):
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
         order of the components are aligned over draws and chains.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
-    batch_size_ : int
-        Number of rows in a minibatch.
-    compiled_ : tuple of str
-        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-    feature_names_in_ : array of shape ``(n_features_in_,)``
-        Names of the features, if X had string column names.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
+    {batch_size_}
+    {compiled_}
+    {not_compiled_}
+    {device_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
