@@ -22,7 +22,8 @@ from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
 from ._offsets import center_of, check_known, check_offsets, offsets_of, trials_of
-from ._times import TimesRegressor
+from ._regressor import BayesianRegressor
+from ._times import SECTION, bounds_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 @described(SHARED | LINEAR)
 @dataclass(kw_only=True, eq=False, repr=False)
-class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
+class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -269,13 +270,30 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return y if known is None else np.hstack([y, known])
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._validate_xy(X, y, reset=reset)
+        bounds = bounds_of(y) if self._family.times else None
+        X, y = super()._validate_xy(X, y if bounds is None else bounds.max(axis=1), reset=reset)
         if not self._columns.features:
             raise not_allowed(
                 f"{' and '.join(self._columns.special)} leave no feature of the {X.shape[1]} "
                 "columns of X: give X more columns."
             )
-        return X, y
+        return X, y if bounds is None else bounds
+
+    def _validate_targets(self, y: Any, n_rows: int) -> Array:
+        if not self._family.times:
+            return super()._validate_targets(y, n_rows)
+        bounds = bounds_of(y)
+        if len(bounds) != n_rows:
+            raise not_allowed(
+                f"y with {len(bounds)} rows is not allowed: give the times of the {n_rows} rows of "
+                "X, or their bounds."
+            )
+        return bounds
+
+    def _given(self, target: Array) -> Array:
+        if not self._family.times:
+            return super()._given(target)
+        return np.where([False, True] & (target == 0.0), np.inf, target)
 
     # model ----------------------------------------------------------------------------------------
 
@@ -394,3 +412,27 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _labels(self) -> dict[str, list[str]]:
         return super()._labels() | grouped.effect_labels(self._groupings)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², the share of the variance of y that :meth:`predict` explains.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : array of shape (n_samples,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
+            raise not_allowed(
+                "y with bounds is not allowed in score: R² needs the times themselves. Take "
+                "predict_log_density(X, y).mean() as the score.",
+                SECTION,
+            )
+        return float(super().score(X, y, sample_weight))

@@ -13,18 +13,22 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
+from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
+    check_array,
     check_choice,
     check_int,
+    check_is_fitted,
     check_magnitude,
+    check_predictions,
     check_scale,
     validate_data,
 )
 from ..schedules import MixingDistance, Schedule
+from ._base import SGMCMCEstimator
 from ._descriptions import LINEAR, SHARED, described
 from ._mixing import MustMix, short_name
 from ._parameters import Check, unless
-from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 @described(SHARED | LINEAR)
 @dataclass(eq=False, repr=False)
-class BayesianICA(Unmixing):
+class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
     r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -259,6 +263,11 @@ class BayesianICA(Unmixing):
         self._fit(X, stream=True)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
     # before sampling ------------------------------------------------------------------------------
 
     def _samplers(self) -> tuple[str, ...]:
@@ -406,3 +415,53 @@ class BayesianICA(Unmixing):
         away = draws - np.average(draws, axis=0, weights=weights)
         variance = np.average(away**2, axis=0, weights=weights)
         self.instability_ = variance @ self._x_variance
+
+    # predictions ----------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Compute the sources of the rows, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            sources = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+        return check_predictions(sources, X)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Compute the rows that have the given sources.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+            Sources.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "posterior_")
+        X = check_array(X, dtype=(np.float64, np.float32))
+        if X.shape[1] != len(self.components_):
+            raise not_allowed(
+                f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
+                "components; give one column for each of them."
+            )
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            rows = (X @ self.mixing_.T + self.mean_).astype(X.dtype)
+        return check_predictions(rows, X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        names = self.get_feature_names_out().tolist()
+        return {"components": {"component": names, "feature": self._columns.feature_labels}}
