@@ -152,8 +152,8 @@ def test_the_site_has_a_page_for_every_public_name():
         assert set(module.__all__) - {"__version__"} <= everywhere
 
 
-#: classes of the package behind a public estimator, itself among them
-MOST_CLASSES = 8
+#: classes of the package behind a public estimator, itself among them, and that of its parameters
+MOST_CLASSES = 8 + 1
 
 
 def test_estimators_stand_on_few_classes():

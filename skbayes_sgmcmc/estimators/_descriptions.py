@@ -6,6 +6,7 @@ Lines below it go on with what is the estimator's own.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from textwrap import indent
@@ -15,14 +16,25 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def described(known: Mapping[str, str]) -> Callable[[Kind], Kind]:
-    """Put shared entries, by their names, in the docstring of a class."""
+    """Put shared entries, by their names, in the docstring of a class.
+
+    Its signature has the order of the docstring: parameters of base classes would come first.
+    """
 
     def complete(kind: Kind) -> Kind:
         def entry(line: re.Match[str]) -> str:
             return indent(known[line[2]], line[1])
 
+        def place(parameter: inspect.Parameter) -> int:
+            found = re.search(rf"\b{parameter.name} : ", kind.__doc__ or "")
+            return found.start() if found else -1  # self
+
         if kind.__doc__:  # there is none with python -OO
             kind.__doc__ = re.sub(r"^( *)\{([\w, ]+)\}$", entry, kind.__doc__, flags=re.M)
+            init = vars(kind)["__init__"]
+            given = inspect.signature(init)
+            parameters = sorted(given.parameters.values(), key=place)
+            init.__signature__ = given.replace(parameters=parameters)
         return kind
 
     return complete

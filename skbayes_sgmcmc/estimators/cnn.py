@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +16,6 @@ from .._data.scaling import center_and_scale
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from .._validation import check_sizes
-from ..schedules import MixingDistance, Schedule
 from ._calibration import CalibratedClassifier
 from ._descriptions import NETWORK, SHARED, described
 
@@ -179,30 +177,12 @@ class BayesianCNNClassifier(CalibratedClassifier):
     standardize: bool = True
     augment: Callable[..., Any] | None = None
     sampler: str | Sampler = "psgld"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    n_chains: int = 4
     chain_method: str = "auto"
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
-    thinning: int | MixingDistance | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15
     calibrate: bool | Literal["auto"] = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
     precision: str = "full"
     storage: Storage | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

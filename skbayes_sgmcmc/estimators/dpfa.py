@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from .._arrays import Array
 from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_int, check_scale_pair, check_sizes
-from ..schedules import Schedule
 from ._descriptions import SHARED, described
 from ._topics import TopicModel
 
@@ -224,25 +220,9 @@ class DeepPoissonFactorAnalysis(TopicModel):
     prior_mean: float = 0.1
     doc_sweeps: int = 15
     sampler: str | Sampler = "auto"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
     n_chains: int = 1
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
     thinning: int | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: str = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def _sizes(self) -> tuple[int, ...]:
         """K, and the number of units of each layer above."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +14,6 @@ from .._arrays import Array
 from .._draws.mixture import Mixture, WithFew
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
-from ..schedules import MixingDistance, Schedule
 from . import _groups as grouped
 from ._descriptions import LINEAR, SHARED, described
 from ._likelihoods import FAMILIES
@@ -219,28 +217,10 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     noise: float | Literal["infer"] = "infer"
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     sampler: str | Sampler = "auto"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
     preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
     gradient: str = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    n_chains: int = 4
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
-    thinning: int | MixingDistance | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
     storage: Storage | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

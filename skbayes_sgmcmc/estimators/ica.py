@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -24,7 +23,6 @@ from .._validation import (
     check_scale,
     validate_data,
 )
-from ..schedules import MixingDistance, Schedule
 from ._base import SGMCMCEstimator
 from ._descriptions import LINEAR, SHARED, described
 from ._mixing import MustMix, short_name
@@ -195,26 +193,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: float = 1.0
     sampler: str | Sampler = "rsgld"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
     gradient: str = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    n_chains: int = 4
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
-    thinning: int | MixingDistance | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: ArrayLike | Literal["auto", "random"] = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the unmixing matrix.

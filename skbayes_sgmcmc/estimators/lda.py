@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from .._arrays import Array
 from .._callbacks import Progress
@@ -17,7 +14,6 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
-from ..schedules import Schedule
 from ._descriptions import SHARED, described
 from ._fitting import Task, renew_attributes
 from ._topics import TopicModel
@@ -197,25 +193,9 @@ class LatentDirichletAllocation(TopicModel):
     algorithm: str = "sgmcmc"
     doc_sweeps: int = 3
     sampler: str | Sampler = "auto"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
     n_chains: int = 1
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
     thinning: int | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: str = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     # fitting --------------------------------------------------------------------------------------
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from torch import nn
 
 from .._draws.storage import Storage
-from ..schedules import MixingDistance, Schedule
 from ._descriptions import NETWORK, SHARED, described
 from ._module import ModuleEstimator
 from ._network import NetworkClassifier
@@ -197,29 +194,11 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     augment: Callable[..., Any] | None = None
     n_workers: int = 0
     sampler: str | Sampler = "auto"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    n_chains: int = 4
     chain_method: str = "auto"
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
-    thinning: int | MixingDistance | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
     validation_fraction: float = 0.15
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
     precision: str = "full"
     storage: Storage | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -15,7 +14,6 @@ from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, declared_order
-from ..schedules import MixingDistance, Schedule
 from ._descriptions import LINEAR, SHARED, described
 from ._linear import LinearClassifier
 
@@ -167,28 +165,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     sampler: str | Sampler = "auto"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
     preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
     gradient: str = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    n_chains: int = 4
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
-    thinning: int | MixingDistance | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
     storage: Storage | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from .._draws.storage import Storage
-from ..schedules import MixingDistance, Schedule
 from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkRegressor
 from ._sparse import SparsePerceptron
@@ -174,28 +172,10 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     standardize: bool = True
     sampler: str | Sampler = "psgld"
-    integrator: str = "auto"
-    step_size: float | Schedule | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    n_chains: int = 4
     chain_method: str = "auto"
-    n_draws: int | Literal["auto"] = "auto"
-    burn_in: int | Literal["auto"] = "auto"
-    thinning: int | MixingDistance | Literal["auto"] = "auto"
-    max_steps: int | None = None
-    temperature: float | Schedule = 1.0
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
-    total_samples: float | None = None
-    warm_start: bool = False
-    compiled: bool | Literal["auto"] = "auto"
-    device: str = "auto"
-    dtype: str = "auto"
     precision: str = "full"
     storage: Storage | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    n_jobs: int | None = None
-    random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     #: the noise is normal
     likelihood = "normal"
