@@ -40,13 +40,7 @@ BLOCKS = 20
 
 
 class ProgressLine:
-    """One line that says how far a fit is: a bar on a screen, printed again in a file.
-
-    Parameters
-    ----------
-    name : str
-        What is being fitted.
-    """
+    """One line that says how far a fit is: a bar on a screen, printed again in a file."""
 
     def __init__(self, name: str):
         self.name = name
@@ -111,12 +105,8 @@ def leave_callbacks(estimator: Any) -> None:
 class Progress:
     """Converts reports of a run to ``BLOCKS`` callback tasks, and prints them if verbose.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator with the callbacks.
-    data : dict
-        "X" and "y" of the fit, for callbacks that request them. Values may be functions.
+    ``data`` are "X" and "y" of the fit, or functions that return them, for callbacks that request
+    them.
     """
 
     def __init__(self, estimator: Any, data: dict[str, Any]):

@@ -82,14 +82,9 @@ def called_from(*modules: str) -> bool:
 
 
 def scaling(estimator: Any, because: str) -> tuple[Array, Array] | None:
-    """Centre and scale by which the steps before the last estimator scale each column.
+    """Centre and scale by which the steps before the last estimator scale each column, if any do.
 
-    None if there are no such steps.
-
-    Raises
-    ------
-    ValueError
-        There are others; ``because`` says why these are not allowed.
+    Others are refused; ``because`` says why.
     """
     found = None
     steps = [step for pipeline in parts(estimator)[0] for step in pipeline.steps]

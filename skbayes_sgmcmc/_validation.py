@@ -199,11 +199,7 @@ def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
 def check_random_state(random_state: Any) -> np.random.RandomState:
     """Return the generator for an int, a RandomState, or None (numpy's global generator).
 
-    Raises
-    ------
-    ValueError
-        ``random_state`` is something else, such as a ``numpy.random.Generator``, which scikit-learn
-        does not accept either.
+    A ``numpy.random.Generator``, which scikit-learn does not accept either, is refused.
     """
     given = random_state
     if given is None or isinstance(given, np.random.RandomState):

@@ -101,7 +101,8 @@ def test_docstrings_list_every_parameter(found):
     doc = inspect.cleandoc(found.__doc__)
     names = documented(doc, "Parameters")
     parameters = list(inspect.signature(found).parameters)
-    if dataclasses.is_dataclass(found):  # fields with defaults come last, whatever belongs together
+    # fields with defaults come last, whatever belongs together; those of estimators have defaults
+    if dataclasses.is_dataclass(found) and not hasattr(found, "fit"):
         names += [name for name in documented(doc, "Attributes") if name in parameters]
         names, parameters = sorted(names), sorted(parameters)
     assert names == parameters
@@ -151,8 +152,8 @@ def test_the_site_has_a_page_for_every_public_name():
         assert set(module.__all__) - {"__version__"} <= everywhere
 
 
-#: classes of the package behind a public estimator, itself among them
-MOST_CLASSES = 8
+#: classes of the package behind a public estimator, itself among them, and that of its parameters
+MOST_CLASSES = 8 + 1
 
 
 def test_estimators_stand_on_few_classes():

@@ -30,7 +30,7 @@ from ._fitting import Task, all_or_nothing, extremes_named, renew_attributes
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, joined, labels_of
-from ._parameters import CHECKS, Check
+from ._parameters import CHECKS, Check, SamplingParameters
 from ._sense import check_run
 from ._tables import validate_x
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..priors.factorised import Prior
 
 
-class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
+class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
     """Base class of all estimators. Subclasses make the model and its data."""
 
     posterior_: PosteriorSamples
@@ -55,21 +55,10 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
     n_draws_: int
     n_steps_: int
     _most_steps: int
-    # parameters of every estimator, set by the constructors
+    # parameters that each estimator has for itself
     prior: Any
-    step_size: Any
-    burn_in: Any
-    n_draws: Any
-    thinning: Any
-    temperature: Any
-    compiled: Any
-    random_state: Any
-    verbose: int
-    total_samples: float | None
-    checkpoint: Any
-    n_chains: int
-    warm_start: bool
-    max_steps: int | None = None
+    sampler: Any
+    init: Any
     #: the state of the chains, if later ones may continue it; and what their parameters mean
     _chain_state: Any = None
     _fitted_as: tuple[Any, ...] | None = None

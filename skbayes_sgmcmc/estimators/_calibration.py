@@ -61,7 +61,6 @@ class CalibratedClassifier(NetworkClassifier):
 
     calibrate: Any
     storage: Any
-    max_steps: int | None
     calibration_power_: float = 1.0
 
     def _run(self, task: Task) -> None:
@@ -130,7 +129,7 @@ class CalibratedClassifier(NetworkClassifier):
     def _given_others(self, task: Task, rows: Array, seed: int, n_steps: int) -> Array:
         """Probabilities (rows, outputs) of some rows, given the others, by a shorter run."""
         others = np.setdiff1d(np.arange(task.rows.n_rows), rows)
-        one = copy.copy(self)
+        one: Any = copy.copy(self)
         one.n_draws = min(CALIBRATION.draws, self.n_draws_, n_steps)
         one.thinning = max(1, n_steps // (2 * one.n_draws))
         one.burn_in = max(1, n_steps - one.n_draws * one.thinning)

@@ -30,15 +30,9 @@ class Classes:
 
     A model has one output for each class: first those of the first target, then those of the
     second. Each label of a multilabel y is a target with the classes 0 and 1.
-
-    Attributes
-    ----------
-    of_each : tuple of arrays
-        The classes of each target.
-    kind : Kind
-        The form of y.
     """
 
+    #: the classes of each target
     of_each: tuple[Array, ...]
     kind: Kind = Kind.ONE
 
@@ -90,17 +84,14 @@ class Classes:
 
     @property
     def n_targets(self) -> int:
-        """Number of targets."""
         return len(self.of_each)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of classes of each target."""
         return tuple(map(len, self.of_each))
 
     @property
     def n_outputs(self) -> int:
-        """Number of outputs of a model."""
         return sum(self.sizes)
 
     @property

@@ -281,7 +281,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         return self._mean_proba(self._validate_x(X))
 
     def _check_sense(self, rows: KeptRows) -> None:
-        """Warn if the fit is plainly nonsense."""
         classes, codes = self._classes, rows.target
         # of several targets, rows that stand for all of them
         strata = np.zeros(len(codes), int) if classes.several else codes

@@ -43,28 +43,18 @@ class Columns:
 
     Indices are those of checked rows, which may have several columns for one of X: see
     :class:`Encoding`.
-
-    Attributes
-    ----------
-    n_columns : int
-        Number of all columns of X.
-    names : list of str
-        Their names, if X had any.
-    given : dict of str to int, str or None
-        Parameters that name one column each, by its index or its name.
-    of_labels : dict of str to int, str, sequence or None
-        Parameters that name one or several columns of labels.
-    known : dict of int to list
-        Labels of these columns, as Python objects: sorted ones, then those of later calls.
-    encoding : Encoding
-        What checked rows have in the place of each column of X.
     """
 
+    #: number of all columns of X, and their names, if X had any
     n_columns: int
     names: list[str]
+    #: parameters that name one column each, by its index or its name; None: not given
     given: dict[str, Any]
+    #: parameters that name one or several columns of labels
     of_labels: dict[str, Any]
+    #: labels of these columns, as Python objects: sorted ones, then those of later calls
     known: Mapping[int, list[Any]]
+    #: what checked rows have in the place of each column of X
     encoding: Encoding = PLAIN
 
     @classmethod

@@ -41,18 +41,12 @@ OTHER_ENCODER = "put TargetEncoder of scikit-learn before the estimator in a pip
 
 @dataclass(frozen=True)
 class Numbers:
-    """A column of numbers.
+    """A column of numbers."""
 
-    Attributes
-    ----------
-    mean : float
-        Mean of the rows of the first fit, which stands for a gap.
-    gaps : bool
-        Whether the first fit had gaps. A second column then marks them, and what the model learns
-        of it is what a gap says.
-    """
-
+    #: mean of the rows of the first fit, which stands for a gap
     mean: float
+    #: whether the first fit had gaps. A second column then marks them, and what the model learns of
+    #: it is what a gap says
     gaps: bool
 
     @classmethod
@@ -84,20 +78,13 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Categories:
-    """A column of categories.
+    """A column of categories."""
 
-    Attributes
-    ----------
-    levels : list
-        Categories that have an indicator, sorted, as Python objects; then None, if some were
-        missing in the first fit. Categories of fewer than ``FEWEST`` rows share an indicator, the
-        last one.
-    others : list of float
-        Indicators of a category that is not among the levels. Without a shared indicator, they are
-        the shares of the levels: what a linear model predicts is then the mean over the first rows.
-    """
-
+    #: categories that have an indicator, sorted, as Python objects; then None, if some were missing
+    #: in the first fit. Categories of fewer than ``FEWEST`` rows share an indicator, the last one
     levels: list[Any]
+    #: indicators of a category that is not among the levels. Without a shared indicator, they are
+    #: the shares of the levels: what a linear model predicts is then the mean over the first rows
     others: list[float]
 
     @classmethod
@@ -161,14 +148,9 @@ class Categories:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the first fit's columns become those that the model sees, which keep their order.
+    """How the first fit's columns become those that the model sees, which keep their order."""
 
-    Attributes
-    ----------
-    columns : tuple of Numbers or Categories
-        One for each column of X; () for arrays, which stay as they are.
-    """
-
+    #: one for each column of X; () for arrays, which stay as they are
     columns: tuple[Numbers | Categories, ...] = ()
 
     @property

@@ -22,26 +22,14 @@ _taken: dict[int, object] = {}
 
 @dataclass(frozen=True)
 class Task:
-    """What a call of ``fit`` or ``partial_fit`` samples, checked and encoded.
-
-    Attributes
-    ----------
-    model : Model
-        The model.
-    rows : KeptRows
-        Rows, targets and weights.
-    settings : Settings
-        How to sample.
-    previous : ChainState or None
-        Earlier chains, if they continue.
-    stream : bool
-        Whether the rows are a part of a stream.
-    """
+    """What a call of ``fit`` or ``partial_fit`` samples, checked and encoded."""
 
     model: Any
     rows: KeptRows
     settings: Settings
+    #: earlier chains, if they continue
     previous: Any = None
+    #: whether the rows are a part of a stream
     stream: bool = False
 
 

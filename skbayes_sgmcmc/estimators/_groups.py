@@ -29,26 +29,16 @@ SHAPE, LEAST_TYPICAL = 1.0, 0.3
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups of the first fit: their column of X, their labels, and the slopes that they have.
+    """Groups of the first fit: their column of X, their labels, and the slopes that they have."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the column.
-    column : int
-        Its index.
-    labels : list
-        Labels of the groups, sorted, as Python objects.
-    codes : array of shape (n_groups,)
-        What checked rows have in place of these, increasing.
-    slopes : dict of str to int
-        Columns of the features with slopes that depend on the group, by their names.
-    """
-
+    #: name and index of the column
     name: str
     column: int
+    #: labels of the groups, sorted, as Python objects
     labels: list[Any]
+    #: what checked rows have in place of these, (n_groups,), increasing
     codes: Array
+    #: columns of the features with slopes that depend on the group, by their names
     slopes: dict[str, int]
 
     def find(self, values: Array) -> tuple[Array, Array]:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._exceptions import not_allowed
-from .._limits import LIMITS
 from .._modes import usual_modes
+from .._table_columns import first_not_finite
 from .._validation import is_auto
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix
@@ -232,12 +231,11 @@ class LastLayer(NetworkEstimator):
 
 def _check_finite(features: Array) -> None:
     """Raise ``ValueError`` if the features of some row are not finite."""
-    for some in gen_batches(len(features), LIMITS.block_rows):
-        bad = ~np.isfinite(features[some]).all(1)
-        if bad.any():
-            raise not_allowed(
-                f"X is not allowed: in {features.dtype}, the features of row "
-                f"{some.start + int(bad.argmax())} before the module's last layer are not finite. "
-                "Scale X, or give rows that the module maps to finite numbers.",
-                "numbers-are-too-large-or-too-small",
-            )
+    row = first_not_finite(features)
+    if row is not None:
+        raise not_allowed(
+            f"X is not allowed: in {features.dtype}, the features of row {row} before the module's "
+            "last layer are not finite. Scale X, or give rows that the module maps to finite "
+            "numbers.",
+            "numbers-are-too-large-or-too-small",
+        )

@@ -21,35 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Family:
-    """What estimators need to know of the targets of a likelihood before they make it.
+    """What estimators need to know of the targets of a likelihood before they make it."""
 
-    Attributes
-    ----------
-    link : {"identity", "log", "logit", "none"}
-        Function of the mean that the outputs are. With "identity", targets are standardised. With
-        "none", nothing is known of it.
-    module, name : str
-        Where its class is, below ``models``. The constructor takes the typical means of the
-        targets, unless they are standardised.
-    heavy_tails : bool
-        Whether a few targets may be of any size: targets are standardised by medians then.
-    counts : bool
-        Whether the targets are counts of events, which have rates and exposures.
-    trials : bool
-        Whether a number of trials is known of every row.
-    times : bool
-        Whether the targets are times, or bounds of them.
-    continuous : bool
-        Whether a target that is met exactly has a density without bound as the noise vanishes.
-    """
-
+    #: function of the mean that the outputs are: "identity" (targets are standardised), "log",
+    #: "logit", or "none" if nothing is known of it
     link: str
+    #: where its class is, below ``models``. The constructor takes the typical means of the targets,
+    #: unless they are standardised
     module: str = "likelihoods"
     name: str = "Likelihood"
+    #: whether a few targets may be of any size: they are standardised by medians then
     heavy_tails: bool = False
+    #: whether the targets are counts of events, which have rates and exposures
     counts: bool = False
+    #: whether a number of trials is known of every row
     trials: bool = False
+    #: whether the targets are times, or bounds of them
     times: bool = False
+    #: whether a target that is met exactly has a density without bound as the noise vanishes
     continuous: bool = False
 
     @property
@@ -108,20 +97,12 @@ FEWEST_FOR_OWN_NOISE = 20
 
 @dataclass(frozen=True)
 class Choice:
-    """What the parameters ``likelihood`` and ``noise`` of a regressor say.
+    """What the parameters ``likelihood`` and ``noise`` of a regressor say."""
 
-    Attributes
-    ----------
-    given : str, StudentT, Tweedie or TorchLikelihood
-        The parameter ``likelihood``.
-    noise : float or str
-        The parameter ``noise``.
-    own_noise : bool
-        Whether normal noise with "auto" depends on the row.
-    """
-
+    #: the parameter ``likelihood``
     given: Any
     noise: Any
+    #: whether normal noise with "auto" depends on the row
     own_noise: bool
 
     @property

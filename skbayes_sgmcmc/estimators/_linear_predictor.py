@@ -19,24 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinearPredictor:
-    """The linear predictor of a generalised linear model: users know ``center + scale * f``.
-
-    Attributes
-    ----------
-    columns : Columns
-        Which columns of X are features and offsets.
-    groupings : tuple of Grouping
-        Groups with effects.
-    center, scale : float
-        Centre and scale of f, without offsets, in units of users.
-    offset_center : float
-        Centre of the offsets of the first fit, in units of users.
-    """
+    """The linear predictor of a generalised linear model: users know ``center + scale * f``."""
 
     columns: Columns
     groupings: Groupings
+    #: centre and scale of f, without offsets, in units of users
     center: float
     scale: float
+    #: centre of the offsets of the first fit, in units of users
     offset_center: float
 
     @property

@@ -56,27 +56,18 @@ SCALE_REMEDY = {"scale": "a number for prior_scale"}
 
 @dataclass(frozen=True)
 class MustMix:
-    """What the chains of a fit must agree on.
+    """What the chains of a fit must agree on."""
 
-    Attributes
-    ----------
-    draws : dict of str to array of shape (chains, draws, *shape)
-        Quantities of each draw.
-    labels : dict of str to list of str
-        Names of their flattened coordinates, where they have other names than places.
-    r_hat_limit, ess_limit : float
-        A larger R-hat or a smaller ESS raises a warning.
-    remedies : dict of str to str
-        For blocks of draws with a remedy of their own: what to give if they have the largest R-hat.
-    share : float
-        Share of the coordinates that have to agree; with 0.5, the medians are within the limits.
-    """
-
+    #: quantities (chains, draws, ...) of each draw
     draws: dict[str, Array]
+    #: names of their flattened coordinates, where they have other names than places
     labels: dict[str, list[str]]
+    #: a larger R-hat or a smaller ESS raises a warning
     r_hat_limit: float = MIXING.r_hat
     ess_limit: float = MIXING.ess
+    #: for blocks with a remedy of their own: what to give if they have the largest R-hat
     remedies: Mapping[str, str] = field(default_factory=dict)
+    #: share of the coordinates that have to agree; with 0.5, the medians are within the limits
     share: float = 1.0
 
 

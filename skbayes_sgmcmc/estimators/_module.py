@@ -43,7 +43,6 @@ class ModuleEstimator(LastLayer):
     n_workers: int
     sample_parameters: Any
     prior_center: Any
-    init: Any
     # of regressors
     _family: Any
     likelihood: Any

@@ -15,19 +15,10 @@ UNNAMED = ("coef", "components", "cutpoints")
 
 
 class Named:
-    """Draws by name, with the quantities that the model derives from each draw exactly once.
-
-    Parameters
-    ----------
-    model : Model
-        Model that names the draws and derives quantities from them.
-    data : Data
-        The rows of the fit.
-    """
+    """Draws by name, with the quantities that the model derives from each draw exactly once."""
 
     def __init__(self, model: Any, data: Any):
-        self.model = model
-        self.data = data
+        self.model, self.data = model, data
         self.seen = (0, 0)
         self.derived: dict[str, Array] = {}
 

@@ -56,7 +56,6 @@ class NetworkEstimator(SGMCMCEstimator):
     prior_scale: Any
     standardize: bool
     n_features_in_: int
-    device: str
     precision: str
     _n_outputs: int
     #: parameters that only some estimators have

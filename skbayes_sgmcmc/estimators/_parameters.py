@@ -1,4 +1,4 @@
-"""What values single parameters may have, by their names.
+"""Parameters that all estimators have, and what values single ones may have, by their names.
 
 What parameters may be together is in ``_check_together`` of the estimators, and what only some
 estimators allow in their ``_checks``. Parameters of sampling are in ``_engine/settings.py``.
@@ -6,9 +6,13 @@ estimators allow in their ``_checks``. Parameters of sampling are in ``_engine/s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from .._exceptions import not_allowed
 from .._validation import (
@@ -21,7 +25,34 @@ from .._validation import (
 )
 from ._encoding import check_categorical_features
 
+if TYPE_CHECKING:
+    from ..schedules import MixingDistance, Schedule
+
 Check = Callable[[str, Any], Any]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SamplingParameters:
+    """Parameters of every estimator; each has a prior, a sampler and starts of its own besides."""
+
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
 
 def choice(*allowed: Any) -> Check:

@@ -111,7 +111,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return self._choice.kind, self._columns.meaning, self._n_targets
 
     def _check_sense(self, rows: KeptRows) -> None:
-        """Warn if the fit is plainly nonsense."""
         if self._likelihood().has_moments:
             check_regression(self, self._mixture(), rows.x, rows.target, rows.weight)
 

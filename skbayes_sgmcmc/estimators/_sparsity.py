@@ -27,15 +27,7 @@ RUN_AWAY = 1e-4
 
 @dataclass(frozen=True)
 class Sparsity:
-    """What sets weights of a network to zero; of most networks nothing does.
-
-    Attributes
-    ----------
-    prior : SpikeSlab or None
-        A spike-and-slab prior.
-    pruning : Pruning or None
-        What is pruned.
-    """
+    """What sets weights of a network to zero; of most networks nothing does."""
 
     prior: SpikeSlab | None = None
     pruning: Pruning | None = None

@@ -11,59 +11,9 @@ from .._conversion import explained_conversion
 from .._exceptions import not_allowed
 from .._table_columns import missing_of
 from .._validation import check_array, check_magnitude
-from ._regressor import BayesianRegressor
 
 #: the section of docs/warnings.md
 SECTION = "bounds-of-times-are-not-allowed"
-
-
-class TimesRegressor(BayesianRegressor):
-    """Base class of regressors with likelihoods of times, which may be known by bounds only."""
-
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        bounds = bounds_of(y) if self._family.times else None
-        X, y = super()._validate_xy(X, y if bounds is None else bounds.max(axis=1), reset=reset)
-        return X, y if bounds is None else bounds
-
-    def _validate_targets(self, y: Any, n_rows: int) -> Array:
-        if not self._family.times:
-            return super()._validate_targets(y, n_rows)
-        bounds = bounds_of(y)
-        if len(bounds) != n_rows:
-            raise not_allowed(
-                f"y with {len(bounds)} rows is not allowed: give the times of the {n_rows} rows of "
-                "X, or their bounds."
-            )
-        return bounds
-
-    def _given(self, target: Array) -> Array:
-        if not self._family.times:
-            return super()._given(target)
-        return np.where([False, True] & (target == 0.0), np.inf, target)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R², the share of the variance of y that :meth:`predict` explains.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Targets.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-        """
-        if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
-            raise not_allowed(
-                "y with bounds is not allowed in score: R² needs the times themselves. Take "
-                "predict_log_density(X, y).mean() as the score.",
-                SECTION,
-            )
-        return float(super().score(X, y, sample_weight))
 
 
 def bounds_of(y: Any) -> Array:

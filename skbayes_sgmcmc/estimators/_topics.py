@@ -51,20 +51,12 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     components_: Array
     topic_word_prior_: float
     n_features_in_: int
-    n_chains_: int
-    n_draws_: int
     # parameters that all topic models have
     topic_word_prior: float | None
     parametrization: str
     prior_mean: float
     prior_scale: float
     doc_sweeps: int
-    sampler: Any
-    batch_size: Any
-    thinning: Any
-    temperature: Any
-    init: str
-    compiled: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -46,6 +46,7 @@ ONE_TARGET = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     r"""One deterministic network that imitates the averaged predictions of a posterior.
 
@@ -124,33 +125,17 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     True
     """
 
-    classes_: Array
-    n_features_in_: int
-
-    def __init__(
-        self,
-        estimator: BaseEstimator,
-        *,
-        student: int | Sequence[int] | Callable[..., nn.Module] | None = None,
-        n_epochs: int | Literal["auto"] = "auto",
-        batch_size: int = 100,
-        learning_rate: float = 0.001,
-        perturbation: float = 0.3,
-        n_draws: int = 4,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.estimator = estimator
-        self.student = student
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.perturbation = perturbation
-        self.n_draws = n_draws
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: BaseEstimator
+    _: KW_ONLY
+    student: int | Sequence[int] | Callable[..., nn.Module] | None = None
+    n_epochs: int | Literal["auto"] = "auto"
+    batch_size: int = 100
+    learning_rate: float = 0.001
+    perturbation: float = 0.3
+    n_draws: int = 4
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     @all_or_nothing
     def fit(self, X: Any, y: Any) -> Self:

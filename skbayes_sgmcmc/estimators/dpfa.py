@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from .._arrays import Array
 from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_int, check_scale_pair, check_sizes
-from ..schedules import Schedule
+from ._descriptions import SHARED, described
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
@@ -28,6 +26,8 @@ def _check_layers(name: str, sizes: Any) -> None:
         )
 
 
+@described(SHARED)
+@dataclass(eq=False, repr=False)
 class DeepPoissonFactorAnalysis(TopicModel):
     r"""Topic model of word counts with a deep network of binary units, sampled by SG-MCMC.
 
@@ -79,10 +79,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
         "expanded_natural"). "auto": "rsgld" or "msgnht", depending on ``parametrization``.
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The mean potential is that of one document. "auto": a step size scaled by the curvatures of
@@ -94,8 +91,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
     n_chains : int, default=1
         Number of chains. Different chains may find different topics. The topics of all chains are
         matched, and predictions and ``components_`` average over the chains.
-    n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
+    {n_draws}
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 1500 steps (3000 with "expanded_natural"); half as many as the draws take if
@@ -103,43 +99,27 @@ class DeepPoissonFactorAnalysis(TopicModel):
     thinning : "auto" or int, default="auto"
         Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
         long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
-        ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    {max_steps}
+    {temperature}
         ``parametrization="expanded_mean"`` allows only 1.
     init : {"auto", "random", "map"}, default="auto"
         Starting points of the chains. "random": topics near the word frequencies of the corpus.
         "map": as "random", and the first half of the burn-in runs at temperature 0, as an
         optimiser; not allowed with "expanded_mean". "auto": "map" with "expanded_natural" and
         ``step_size="auto"``, otherwise "random".
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
-    warm_start : bool, default=False
-        If True, the next ``fit`` continues from the last state of the chains.
+    {total_samples}
+    {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast``. On a CPU, it samples the variables
         of the documents about fifteen times as fast. It has its own random number generator, so the
         same seed gives different draws. "auto": use it if it is installed and there are at least
         5,000 words.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
-        faster there, otherwise the CPU; see ``device_``.
+    {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
+    {checkpoint}
+    {n_jobs}
+    {random_state}
     verbose : int, default=0
         If positive, print steps and the time left.
         Scikit-learn's callbacks work, too.
@@ -156,27 +136,21 @@ class DeepPoissonFactorAnalysis(TopicModel):
         (K_2, K_3) and so on. Topics are aligned over draws and chains, together with their r,
         biases and rows of "weights_1". Unit indices above the lowest layer are arbitrary and do not
         correspond across chains.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
     batch_size_ : int
         Number of documents in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents", "belief_network"); ()
         if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
+    {not_compiled_}
+    {device_}
     topic_word_prior_ : float
         Value of beta.
     n_features_in_ : int
         Number of words in the vocabulary.
-    feature_names_in_ : array of shape ``(n_features_in_,)``
-        Names of the features, if X had string column names.
+    {feature_names_in_}
 
     See Also
     --------
@@ -233,72 +207,22 @@ class DeepPoissonFactorAnalysis(TopicModel):
     _by_topic = ("r", "weights_1", "biases_1")
     _read_with_draws = ("success_probability",)
 
-    def __init__(
-        self,
-        n_components: int | Sequence[int] = (128, 64, 32),
-        *,
-        success_probability: float | None = None,
-        topic_word_prior: float | None = None,
-        r_rate: float = 1.0,
-        gamma_prior: tuple[float, float] = (1.0, 1.0),
-        network_scale: float = 1.0,
-        parametrization: str = "expanded_mean",
-        prior: str = "gamma",
-        prior_scale: float = 1.0,
-        prior_mean: float = 0.1,
-        doc_sweeps: int = 15,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 1,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: str = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.success_probability = success_probability
-        self.topic_word_prior = topic_word_prior
-        self.r_rate = r_rate
-        self.gamma_prior = gamma_prior
-        self.network_scale = network_scale
-        self.parametrization = parametrization
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prior_mean = prior_mean
-        self.doc_sweeps = doc_sweeps
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | Sequence[int] = (128, 64, 32)
+    _: KW_ONLY
+    success_probability: float | None = None
+    topic_word_prior: float | None = None
+    r_rate: float = 1.0
+    gamma_prior: tuple[float, float] = (1.0, 1.0)
+    network_scale: float = 1.0
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    doc_sweeps: int = 15
+    sampler: str | Sampler = "auto"
+    n_chains: int = 1
+    thinning: int | Literal["auto"] = "auto"
+    init: str = "auto"
 
     def _sizes(self) -> tuple[int, ...]:
         """K, and the number of units of each layer above."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,13 +14,14 @@ from .._arrays import Array
 from .._draws.mixture import Mixture, WithFew
 from .._draws.storage import Storage
 from .._exceptions import not_allowed
-from ..schedules import MixingDistance, Schedule
-from . import _groups as groups
+from . import _groups as grouped
+from ._descriptions import LINEAR, SHARED, described
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
 from ._offsets import center_of, check_known, check_offsets, offsets_of, trials_of
-from ._times import TimesRegressor
+from ._regressor import BayesianRegressor
+from ._times import SECTION, bounds_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
-class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
+@described(SHARED | LINEAR)
+@dataclass(kw_only=True, eq=False, repr=False)
+class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     r"""Bayesian generalised linear model, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -95,11 +98,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         "infer": log(noise / (0.3 sd(y))) ~ N(0, 1). With an offset, y is y - offset here. With
         ``likelihood="student_t"``, sd(y) is 1.48 times the median distance of y from its median,
         here and for all priors: outliers do not change it.
-    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
-        Columns of X that hold categories, by their names or indices, or a boolean for each column.
-        "from_dtype": those columns of tables that are categories, strings, or objects with strings.
-        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
-        :doc:`tables of mixed columns </tables>`).
+    {categorical_features}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc", "mala" (exact, with all rows in every
@@ -107,53 +106,26 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         normal prior, one scale for all features and no groups). "auto": "sgld" if a parameter of
         steps is given; otherwise "gibbs" where it applies, or "sghmc" if steps take all rows and
         the prior is smooth, or else "sgld".
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
-    step_size : "auto", float or Schedule, default="auto"
-        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
-        standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
-        correlated that a diagonal preconditioner would need very long runs.
+    {integrator}
+    {step_size}
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
         of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
         "hessian" for up to 2000 parameters, otherwise "diagonal", with other lengths in
         a few directions if steps take all rows; None if ``step_size`` is a number.
-    gradient : str, default="auto"
-        Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
-        al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
-        approximation, with importance-sampled rows. "auto": "linear_control_variates" with a matrix
-        preconditioner, otherwise "control_variates"; "minibatch" if ``step_size`` is a number.
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
-        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+    {gradient}
+    {batch_size}
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
         and for more than 10,000 parameters, but at least 250 if memory allows.
-    burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
-        need to forget their starting points.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": at most 20, depending on
-        the step size; a tenth of a pass, at most 100, if ``step_size`` is a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
-        ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
-    init : "auto", "random", "map", "gaussian" or array, default="auto"
-        Starting points of the chains. "random": near zero. "map": the maximum of the posterior.
-        "gaussian": draws of the Gaussian approximation of the posterior. An array is broadcast to
-        (n_chains, n_parameters). "auto": "gaussian" with a matrix preconditioner, otherwise "map";
-        "random" if ``step_size`` is a number.
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    {burn_in}
+    {thinning}
+    {max_steps}
+    {temperature}
+    {init}
+    {total_samples}
     warm_start : bool, default=False
         If True, the next ``fit`` continues from the last state of the chains, after a burn-in,
         since its posterior may be another. ``burn_in=0`` leaves that out.
@@ -161,28 +133,13 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
         Euler steps on a CPU. It has its own random number generator, so the same seed gives
         different draws.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
-        faster there, otherwise the CPU; see ``device_``.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
-        float32.
-    storage : Storage or None, default=None
-        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
-        dir="draws")``. None: in memory, in the precision of the sampling.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
-    verbose : int, default=0
-        If positive, print steps and the time left. R-hat or the loss comes with them.
-        Scikit-learn's callbacks work, too.
+    {device}
+    {dtype}
+    {storage}
+    {checkpoint}
+    {n_jobs}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -203,27 +160,15 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         Phi("zero_probit"), with the standard normal distribution function Phi. Tweedie targets
         divided by their mean have the dispersion exp("log_dispersion") and the power
         1.01 + 0.98 Phi("power_probit"). Logarithms of times have the scale exp("log_sigma").
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
-    batch_size_ : int
-        Number of rows in a minibatch.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
+    {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    sampling_threshold_ : dict or None
-        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
-        gradient noise to the injected noise in the worst direction; chains sample the posterior
-        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
-        "injected_noise": variances, for
-        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
-        batch norms, and if the sampler injects no noise of this kind.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
+    {not_compiled_}
+    {sampling_threshold_}
+    {device_}
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``
@@ -256,83 +201,26 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
     _label_parameters = ("groups",)
     _read_with_draws = (*_column_parameters, *_label_parameters)
     #: groups, and the centre of the offsets in units of users, of the first fit
-    _groupings: groups.Groupings = ()
+    _groupings: grouped.Groupings = field(default=(), init=False)
     _offset_center = 0.0
 
-    def __init__(
-        self,
-        *,
-        exposure: int | str | None = None,
-        offset: int | str | None = None,
-        n_trials: int | str | None = None,
-        groups: int | str | Sequence[int | str] | None = None,
-        group_slopes: int | str | Sequence[int | str] | None = None,
-        group_scale: float | LearnedScale | Literal["learned"] = "learned",
-        fit_intercept: bool = True,
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
-        likelihood: str | StudentT | Tweedie = "normal",
-        noise: float | Literal["infer"] = "infer",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
-        gradient: str = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.exposure = exposure
-        self.offset = offset
-        self.n_trials = n_trials
-        self.groups = groups
-        self.group_slopes = group_slopes
-        self.group_scale = group_scale
-        self.fit_intercept = fit_intercept
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.likelihood = likelihood
-        self.noise = noise
-        self.categorical_features = categorical_features
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.preconditioner = preconditioner
-        self.gradient = gradient
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    exposure: int | str | None = None
+    offset: int | str | None = None
+    n_trials: int | str | None = None
+    groups: int | str | Sequence[int | str] | None = None
+    group_slopes: int | str | Sequence[int | str] | None = None
+    group_scale: float | LearnedScale | Literal["learned"] = "learned"
+    fit_intercept: bool = True
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
+    likelihood: str | StudentT | Tweedie = "normal"
+    noise: float | Literal["infer"] = "infer"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    sampler: str | Sampler = "auto"
+    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
+    gradient: str = "auto"
+    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
+    storage: Storage | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -343,7 +231,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return ("auto", *super()._samplers(), "gibbs")
 
     def _check_together(self, settings: Settings) -> None:
-        groups.check_groups(self.groups, self.group_slopes, self.group_scale)
+        grouped.check_groups(self.groups, self.group_slopes, self.group_scale)
         super()._check_together(settings)
         check_known(self._family, self.likelihood, self.exposure, self.n_trials)
 
@@ -362,13 +250,30 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return y if known is None else np.hstack([y, known])
 
     def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        X, y = super()._validate_xy(X, y, reset=reset)
+        bounds = bounds_of(y) if self._family.times else None
+        X, y = super()._validate_xy(X, y if bounds is None else bounds.max(axis=1), reset=reset)
         if not self._columns.features:
             raise not_allowed(
                 f"{' and '.join(self._columns.special)} leave no feature of the {X.shape[1]} "
                 "columns of X: give X more columns."
             )
-        return X, y
+        return X, y if bounds is None else bounds
+
+    def _validate_targets(self, y: Any, n_rows: int) -> Array:
+        if not self._family.times:
+            return super()._validate_targets(y, n_rows)
+        bounds = bounds_of(y)
+        if len(bounds) != n_rows:
+            raise not_allowed(
+                f"y with {len(bounds)} rows is not allowed: give the times of the {n_rows} rows of "
+                "X, or their bounds."
+            )
+        return bounds
+
+    def _given(self, target: Array) -> Array:
+        if not self._family.times:
+            return super()._given(target)
+        return np.where([False, True] & (target == 0.0), np.inf, target)
 
     # model ----------------------------------------------------------------------------------------
 
@@ -389,11 +294,11 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             n_features = len(columns.features)
             choice.check_spread(targets, weight, n_features, self.fit_intercept, self.offset)
             self._fit_targets(targets, weight)
-            self._groupings = groups.groupings_of(columns, X, self.group_slopes)
+            self._groupings = grouped.groupings_of(columns, X, self.group_slopes)
         if offset is not None and self._family.link == "log":
             away = offset - self._offset_center
             check_offsets(columns, away, y, fit_intercept=self.fit_intercept)
-        groups.check_known_groups(self._groupings, columns, X)
+        grouped.check_known_groups(self._groupings, columns, X)
         features, place = columns.of_features(X), columns.features.index
         n_features, units = features.shape[1], self._units(features, weight, first=first)
         linear = self._linear
@@ -406,7 +311,9 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
             units,
             linear.constant,
             linear.scale,
-            groups.group_terms(self._groupings, self.group_scale, lambda j: float(units[place(j)])),
+            grouped.group_terms(
+                self._groupings, self.group_scale, lambda j: float(units[place(j)])
+            ),
             self._scale_parts()[0],
         )
 
@@ -471,7 +378,7 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
         return unchanged, self._linear.module(self.posterior_, chosen, known)
 
     def _ratio_blocks(self) -> list[str]:
-        return [*super()._ratio_blocks(), *groups.effect_names(self._groupings)]
+        return [*super()._ratio_blocks(), *grouped.effect_names(self._groupings)]
 
     def _ratio_title(self) -> str:
         if self._family.times:
@@ -481,7 +388,31 @@ class BayesianGLMRegressor(LinearEstimator, TimesRegressor):
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         features = {"coef": {"feature": self._columns.feature_labels}}
-        return groups.effect_axes(self._groupings) | features | self._scale_axes()
+        return grouped.effect_axes(self._groupings) | features | self._scale_axes()
 
     def _labels(self) -> dict[str, list[str]]:
-        return super()._labels() | groups.effect_labels(self._groupings)
+        return super()._labels() | grouped.effect_labels(self._groupings)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², the share of the variance of y that :meth:`predict` explains.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : array of shape (n_samples,) or None, default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+        """
+        if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
+            raise not_allowed(
+                "y with bounds is not allowed in score: R² needs the times themselves. Take "
+                "predict_log_density(X, y).mean() as the score.",
+                SECTION,
+            )
+        return float(super().score(X, y, sample_weight))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,17 +12,21 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
+from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
+    check_array,
     check_choice,
     check_int,
+    check_is_fitted,
     check_magnitude,
+    check_predictions,
     check_scale,
     validate_data,
 )
-from ..schedules import MixingDistance, Schedule
+from ._base import SGMCMCEstimator
+from ._descriptions import LINEAR, SHARED, described
 from ._mixing import MustMix, short_name
 from ._parameters import Check, unless
-from ._unmixing import Unmixing
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
     from ._fitting import Task
 
 
-class BayesianICA(Unmixing):
+@described(SHARED | LINEAR)
+@dataclass(eq=False, repr=False)
+class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
     r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -69,10 +74,7 @@ class BayesianICA(Unmixing):
         of the natural gradient. "mala" is the Metropolis-adjusted Langevin sampler (exact, with all
         rows in every step). "sgld", "psgld", "sghmc", "sgnht" and "msgnht" do not use the metric,
         and need a number for ``step_size``.
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The epsilon of Welling & Teh is 2 eta / N. "auto": 0.2 / (largest curvature), or less if
@@ -81,34 +83,22 @@ class BayesianICA(Unmixing):
         Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
         al. 2019), for ``fit`` only. "auto": "control_variates" with ``step_size="auto"`` unless a
         minibatch has all rows, and "minibatch" if ``step_size`` is a number.
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
-        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+    {batch_size}
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
-    burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
-        need to forget their starting points.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": at most 20, depending on
-        the step size; a tenth of a pass, at most 100, if ``step_size`` is a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
-        ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    {burn_in}
+    {thinning}
+    {max_steps}
+    {temperature}
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
         Starting points of the chains. "auto": draws of a Gaussian approximation around the mode
         that gradient descent finds; their spread is large in directions of W that the data do not
         determine. "random": the sources of the mode, with a different random rotation for each
         chain; sources of the same kind may then get each other's density. An array is an unmixing
         matrix like ``components_``, or one such matrix for each chain.
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    {total_samples}
     warm_start : bool, default=False
         If True, the next ``fit`` continues from the last state of the chains and keeps the
         whitening of the first ``fit``.
@@ -116,25 +106,12 @@ class BayesianICA(Unmixing):
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
         the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
         same seed gives different draws.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
-        faster there, otherwise the CPU; see ``device_``.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
-        float32.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
-    verbose : int, default=0
-        If positive, print steps and the time left. R-hat or the loss comes with them.
-        Scikit-learn's callbacks work, too.
+    {device}
+    {dtype}
+    {checkpoint}
+    {n_jobs}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -164,24 +141,15 @@ class BayesianICA(Unmixing):
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
         order of the components are aligned over draws and chains.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
-    batch_size_ : int
-        Number of rows in a minibatch.
-    compiled_ : tuple of str
-        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-    feature_names_in_ : array of shape ``(n_features_in_,)``
-        Names of the features, if X had string column names.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
+    {batch_size_}
+    {compiled_}
+    {not_compiled_}
+    {device_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -218,62 +186,15 @@ class BayesianICA(Unmixing):
     (500, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        whiten: bool = True,
-        density: Literal["extended", "logistic"] = "extended",
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: float = 1.0,
-        sampler: str | Sampler = "rsgld",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        gradient: str = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.whiten = whiten
-        self.density = density
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.gradient = gradient
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    _: KW_ONLY
+    whiten: bool = True
+    density: Literal["extended", "logistic"] = "extended"
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: float = 1.0
+    sampler: str | Sampler = "rsgld"
+    gradient: str = "auto"
+    init: ArrayLike | Literal["auto", "random"] = "auto"
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sample the posterior of the unmixing matrix.
@@ -322,14 +243,18 @@ class BayesianICA(Unmixing):
         self._fit(X, stream=True)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
     # before sampling ------------------------------------------------------------------------------
 
     def _samplers(self) -> tuple[str, ...]:
         return ("rsgld", *super()._samplers(), "mala")
 
-    n_features_in_: int
     #: numbers of components and features of the fitted model, whether rows are whitened, densities
-    _shape: tuple[int, int, bool, str]
+    _shape: tuple[int, int, bool, str] = field(init=False)
 
     _checks: ClassVar[dict[str, Check]] = {
         "n_components": unless(None, check_int),
@@ -470,3 +395,53 @@ class BayesianICA(Unmixing):
         away = draws - np.average(draws, axis=0, weights=weights)
         variance = np.average(away**2, axis=0, weights=weights)
         self.instability_ = variance @ self._x_variance
+
+    # predictions ----------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> Array:
+        """Compute the sources of the rows, averaged over the posterior.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+        """
+        X = self._validate_x(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            sources = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+        return check_predictions(sources, X)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Compute the rows that have the given sources.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_components)
+            Sources.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "posterior_")
+        X = check_array(X, dtype=(np.float64, np.float32))
+        if X.shape[1] != len(self.components_):
+            raise not_allowed(
+                f"X with {X.shape[1]} columns is not allowed: there are {len(self.components_)} "
+                "components; give one column for each of them."
+            )
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            rows = (X @ self.mixing_.T + self.mean_).astype(X.dtype)
+        return check_predictions(rows, X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        names = self.get_feature_names_out().tolist()
+        return {"components": {"component": names, "feature": self._columns.feature_labels}}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from .._arrays import Array
 from .._callbacks import Progress
@@ -17,7 +14,7 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
-from ..schedules import Schedule
+from ._descriptions import SHARED, described
 from ._fitting import Task, renew_attributes
 from ._topics import TopicModel
 
@@ -31,6 +28,8 @@ if TYPE_CHECKING:
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
 
 
+@described(SHARED)
+@dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(TopicModel):
     r"""Latent Dirichlet allocation with the posterior of the topics sampled by SG-MCMC.
 
@@ -73,10 +72,7 @@ class LatentDirichletAllocation(TopicModel):
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
         "expanded_natural"). "auto": "rsgld" or "msgnht", depending on ``parametrization``.
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
+    {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The mean potential is that of one document. "auto": a step size scaled by the word
@@ -88,8 +84,7 @@ class LatentDirichletAllocation(TopicModel):
     n_chains : int, default=1
         Number of chains. Different chains may find different topics. The topics of all chains are
         matched, and predictions and ``components_`` average over the chains.
-    n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
+    {n_draws}
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 750 steps (3000 with "expanded_natural"); half as many as the draws take if
@@ -97,43 +92,27 @@ class LatentDirichletAllocation(TopicModel):
     thinning : "auto" or int, default="auto"
         Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
         long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
-        ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    {max_steps}
+    {temperature}
         ``parametrization="expanded_mean"`` allows only 1.
     init : {"auto", "random", "map"}, default="auto"
         Starting points of the chains. "random": topics near the word frequencies of the corpus.
         "map": as "random", and the first half of the burn-in runs at temperature 0, as an
         optimiser; not allowed with "expanded_mean". "auto": "map" with "expanded_natural" and
         ``step_size="auto"``, otherwise "random".
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
-    warm_start : bool, default=False
-        If True, the next ``fit`` continues from the last state of the chains.
+    {total_samples}
+    {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast``. On a CPU, it samples the variables
         of the documents about fifteen times as fast. It has its own random number generator, so the
         same seed gives different draws. "auto": use it if it is installed and there are at least
         5,000 words.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
-        faster there, otherwise the CPU; see ``device_``.
+    {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
+    {checkpoint}
+    {n_jobs}
+    {random_state}
     verbose : int, default=0
         If positive, print steps and the time left.
         Scikit-learn's callbacks work, too.
@@ -145,8 +124,7 @@ class LatentDirichletAllocation(TopicModel):
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features), with topics
         aligned over draws and chains.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
+    {n_chains_, n_draws_}
     n_steps_ : int
         Number of steps (sweeps with "gibbs") of each chain in the last call.
     step_size_ : float
@@ -155,16 +133,13 @@ class LatentDirichletAllocation(TopicModel):
         Number of documents in a minibatch; only with "sgmcmc".
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents",); () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
+    {not_compiled_}
+    {device_}
     doc_topic_prior_, topic_word_prior_ : float
         Values of alpha and beta.
     n_features_in_ : int
         Number of words in the vocabulary.
-    feature_names_in_ : array of shape ``(n_features_in_,)``
-        Names of the features, if X had string column names.
+    {feature_names_in_}
 
     See Also
     --------
@@ -207,68 +182,20 @@ class LatentDirichletAllocation(TopicModel):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        doc_topic_prior: float | None = None,
-        topic_word_prior: float | None = None,
-        parametrization: str = "expanded_mean",
-        prior: str = "gamma",
-        prior_scale: float = 1.0,
-        prior_mean: float = 0.1,
-        algorithm: str = "sgmcmc",
-        doc_sweeps: int = 3,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 1,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: str = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.parametrization = parametrization
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prior_mean = prior_mean
-        self.algorithm = algorithm
-        self.doc_sweeps = doc_sweeps
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int = 10
+    _: KW_ONLY
+    doc_topic_prior: float | None = None
+    topic_word_prior: float | None = None
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    algorithm: str = "sgmcmc"
+    doc_sweeps: int = 3
+    sampler: str | Sampler = "auto"
+    n_chains: int = 1
+    thinning: int | Literal["auto"] = "auto"
+    init: str = "auto"
 
     # fitting --------------------------------------------------------------------------------------
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from .._draws.storage import Storage
-from ..schedules import MixingDistance, Schedule
+from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkRegressor
 from ._perceptron import Perceptron
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@described(SHARED | NETWORK)
+@dataclass(eq=False, repr=False)
 class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
 
@@ -37,8 +38,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     hidden_layer_sizes : int or sequence of int, default=(16, 16, 16, 16)
         Number of units of each hidden layer. Several narrow layers predicted better than one wide
         layer on every table that was tried, at the same cost.
-    activation : {"relu", "tanh", "logistic"}, default="relu"
-        Activation of the hidden layers.
+    {activation}
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on weights and biases.
     prior_scale : str, LearnedScale, float or sequence of float, default="auto"
@@ -65,11 +65,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         scale, and sd(y) is 1.48 times the median distance of y from its median, which outliers do
         not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
         and prior, unless the rows' weights add up to less than 20; otherwise "infer".
-    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
-        Columns of X that hold categories, by their names or indices, or a boolean for each column.
-        "from_dtype": those columns of tables that are categories, strings, or objects with strings.
-        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
-        :doc:`tables of mixed columns </tables>`).
+    {categorical_features}
     standardize : bool, default=True
         If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
         such as pixels or yes and no, are divided by one number: the root mean square of their
@@ -81,89 +77,39 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
         eighth of the number of rows, or at most 67 million rows times parameters; otherwise, and
         with a ``batch_size`` of some of few rows, "psgld".
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
-    step_size : "auto", float or Schedule, default="auto"
-        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
+    {integrator}
+    {step_size}
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
         values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
         10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
         million are enough); otherwise all rows.
-    n_chains : int, default=4
-        Number of chains. Each chain has its own starting point. Predictions average over all
-        chains.
-    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether the chains take each step together ("vectorized") or one after the other
-        ("sequential"). The draws are the same up to rounding. "auto": together, as one batched
-        computation.
-    n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
-    burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
-        least 3000 steps (MCLMC with minibatches: 7000); half as many as the draws take if
-        ``step_size`` is a number.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
-        many steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is
-        a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. The descents that
-        chains of MCLMC and MALA start with compute at most a tenth as many gradients of rows. None:
-        no bound. ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``,
-        ``thinning`` and ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
-    init : "auto", "random", "map" or array, default="auto"
-        Starting points of the chains. "random": normal weights with He's scaling. "map": as
-        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
-        is broadcast to (n_chains, n_parameters). "auto": "map" with ``step_size="auto"``, otherwise
-        "random".
-    validation_fraction : float, default=0.15
-        Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
-        with: it ends when their likelihood no longer improves. Every chain has its own, and samples
-        the posterior of all rows afterwards. With fewer than 20 different rows, and other samplers
-        or starts, there are none.
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
-    warm_start : bool, default=False
-        If True, the next ``fit`` continues from the last state of the chains.
+    {n_chains}
+    {chain_method}
+    {n_draws}
+    {burn_in}
+    {thinning}
+    {max_steps}
+    {temperature}
+    {init}
+    {validation_fraction}
+    {total_samples}
+    {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
         perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
         Euler integrator, in long runs on a CPU. The latter have a random number generator of their
         own, so the same seed gives different draws. On a GPU, True replays gradients as a CUDA
         graph.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
-        large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given
-        device, too, or the CPU if it is missing when a fitted model is loaded.
+    {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, which takes half the time of float64.
-    precision : {"full", "bfloat16"}, default="full"
-        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
-        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
-        predictions are then in float32.
-    storage : Storage or None, default=None
-        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
-        dir="draws")``. None: in memory, in the precision of the sampling.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
-    verbose : int, default=0
-        If positive, print steps and the time left. R-hat or the loss comes with them.
-        Scikit-learn's callbacks work, too.
+    {precision}
+    {storage}
+    {checkpoint}
+    {n_jobs}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -175,31 +121,16 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         and "negative_binomial" adds "log_dispersion", log(alpha / 0.3), where the variance of a
         count is mu + alpha mu^2. Other likelihoods have the parameters that they have in
         :class:`BayesianGLMRegressor`. Each has the prior of the noise.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
-    batch_size_ : int
-        Number of rows in a minibatch.
-    compiled_ : tuple of str
-        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    sampling_threshold_ : dict or None
-        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
-        gradient noise to the injected noise in the worst direction; chains sample the posterior
-        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
-        "injected_noise": variances, for
-        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
-        batch norms, and if the sampler injects no noise of this kind.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-    feature_names_in_ : array of shape ``(n_features_in_,)``
-        Names of the features, if X had string column names.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
+    {batch_size_}
+    {compiled_}
+    {not_compiled_}
+    {sampling_threshold_}
+    {device_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -252,71 +183,18 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     True
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16),
-        *,
-        activation: str = "relu",
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
-        likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal",
-        noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto",
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        standardize: bool = True,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        chain_method: str = "auto",
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map"] = "auto",
-        validation_fraction: float = 0.15,
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        precision: str = "full",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.likelihood = likelihood
-        self.noise = noise
-        self.categorical_features = categorical_features
-        self.standardize = standardize
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.chain_method = chain_method
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.validation_fraction = validation_fraction
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.precision = precision
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16)
+    _: KW_ONLY
+    activation: str = "relu"
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
+    likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
+    noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    standardize: bool = True
+    sampler: str | Sampler = "auto"
+    chain_method: str = "auto"
+    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
+    precision: str = "full"
+    storage: Storage | None = None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from torch import nn
 
 from .._draws.storage import Storage
-from ..schedules import MixingDistance, Schedule
+from ._descriptions import NETWORK, SHARED, described
 from ._module import ModuleEstimator
 from ._network import NetworkRegressor
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@described(SHARED | NETWORK)
+@dataclass(eq=False, repr=False)
 class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
 
@@ -66,57 +67,32 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     noise : "infer", "heteroscedastic" or float, default="infer"
         Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. With a
         spike-and-slab prior it is "infer" or a number, as for :class:`SparseBayesianRegressor`.
-    prune : None, float or Pruning, default=None
-        Pruning of the smallest weights during sampling: the final fraction of zeros, or a
-        :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
+    {prune}
     standardize : bool, default=False
         If True, the module sees features scaled to mean 0 and variance 1.
-    augment : callable or None, default=None
-        Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
-        the same shape, ``(..., *shape of a row)``, and device. See
-        :mod:`skbayes_sgmcmc.augmentation`.
+    {augment}
     n_workers : int, default=0
         Number of processes that fetch the items of a dataset in advance, as in
         ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
-    step_size : "auto", float or Schedule, default="auto"
-        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
+    {integrator}
+    {step_size}
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
         values, otherwise 100.
-    n_chains : int, default=4
-        Number of chains. Each chain has its own starting point. Predictions average over all
-        chains.
+    {n_chains}
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
         Whether the chains take each step together ("vectorized") or one after the other
         ("sequential"). The draws are the same up to rounding. "auto": together, with
         ``torch.func.vmap``, if the module has at most 10,000 parameters (1,000,000 on a GPU) and
         vmap supports it.
-    n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 100, or fewer if they would need more than 1 GiB.
-    burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
-        least 3000 steps (MCLMC with minibatches: 7000); half as many as the draws take if
-        ``step_size`` is a number.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
-        many steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is
-        a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. The descents that
-        chains of MCLMC and MALA start with compute at most a tenth as many gradients of rows. None:
-        no bound. ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``,
-        ``thinning`` and ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
+    {n_draws}
+    {burn_in}
+    {thinning}
+    {max_steps}
+    {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
     init : "auto", "module", "random", "map" or array, default="auto"
         Starting points of the chains. "module": the weights of the module plus normal numbers with
@@ -125,47 +101,22 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         0, as an optimiser; so it does for "module" with ``step_size="auto"``. An array is broadcast
         to (n_chains, n_parameters). "auto": "module" if ``module`` is a module; otherwise "map"
         with ``step_size="auto"``, else "random". With a spike-and-slab prior, "auto" is "random".
-    validation_fraction : float, default=0.15
-        Share of the rows, 2,000 at most, that stop the descent that chains of MCLMC and MALA start
-        with: it ends when their likelihood no longer improves. Every chain has its own, and samples
-        the posterior of all rows afterwards. With fewer than 20 different rows, and other samplers
-        or starts, there are none.
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
-    warm_start : bool, default=False
-        If True, the next ``fit`` continues from the last state of the chains.
+    {validation_fraction}
+    {total_samples}
+    {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
         the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
         same seed gives different draws. On a GPU, True records and replays whole
         steps (CUDA graphs).
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
-        large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given
-        device, too, or the CPU if it is missing when a fitted model is loaded.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
-        float32.
-    precision : {"full", "bfloat16"}, default="full"
-        Precision of the network's matrix products in gradients. "full" is that of ``dtype``.
-        "bfloat16" is faster on some hardware; parameters, noise, updates, likelihood, draws and
-        predictions are then in float32.
-    storage : Storage or None, default=None
-        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
-        dir="draws")``. None: in memory, in the precision of the sampling.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
-    verbose : int, default=0
-        If positive, print steps and the time left. R-hat or the loss comes with them.
-        Scikit-learn's callbacks work, too.
+    {device}
+    {dtype}
+    {precision}
+    {storage}
+    {checkpoint}
+    {n_jobs}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -176,27 +127,14 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     prior_scale_ : float
         Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
-    batch_size_ : int
-        Number of rows in a minibatch.
-    compiled_ : tuple of str
-        Names of the accelerators used in the last call, such as ("fused_steps",); () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    sampling_threshold_ : dict or None
-        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
-        gradient noise to the injected noise in the worst direction; chains sample the posterior
-        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
-        "injected_noise": variances, for
-        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
-        batch norms, and if the sampler injects no noise of this kind.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
+    {batch_size_}
+    {compiled_}
+    {not_compiled_}
+    {sampling_threshold_}
+    {device_}
     n_features_in_ : int
         Number of values in a row.
 
@@ -223,82 +161,25 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     True
     """
 
-    def __init__(
-        self,
-        module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any],
-        *,
-        input_shape: Sequence[int] | None = None,
-        sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable",
-        prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal",
-        prior_scale: float | Sequence[float] | LearnedScale | str = "auto",
-        prior_center: Literal[0, "module"] = 0,
-        likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal",
-        noise: float | Literal["infer", "heteroscedastic"] = "infer",
-        prune: float | Pruning | None = None,
-        standardize: bool = False,
-        augment: Callable[..., Any] | None = None,
-        n_workers: int = 0,
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        chain_method: str = "auto",
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto",
-        validation_fraction: float = 0.15,
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        precision: str = "full",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.module = module
-        self.input_shape = input_shape
-        self.sample_parameters = sample_parameters
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.prior_center = prior_center
-        self.likelihood = likelihood
-        self.noise = noise
-        self.prune = prune
-        self.standardize = standardize
-        self.augment = augment
-        self.n_workers = n_workers
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.chain_method = chain_method
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.validation_fraction = validation_fraction
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.precision = precision
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any]
+    _: KW_ONLY
+    input_shape: Sequence[int] | None = None
+    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
+    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
+    prior_center: Literal[0, "module"] = 0
+    likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
+    noise: float | Literal["infer", "heteroscedastic"] = "infer"
+    prune: float | Pruning | None = None
+    standardize: bool = False
+    augment: Callable[..., Any] | None = None
+    n_workers: int = 0
+    sampler: str | Sampler = "auto"
+    chain_method: str = "auto"
+    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
+    precision: str = "full"
+    storage: Storage | None = None
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from .._draws import prediction
 from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, declared_order
-from ..schedules import MixingDistance, Schedule
+from ._descriptions import LINEAR, SHARED, described
 from ._linear import LinearClassifier
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
+@described(SHARED | LINEAR)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BayesianOrdinalClassifier(LinearClassifier):
     r"""Bayesian cumulative logit model of ordered classes, sampled by stochastic-gradient MCMC.
 
@@ -58,66 +60,33 @@ class BayesianOrdinalClassifier(LinearClassifier):
         learned from the data, so the units of the features do not matter. Units are those of the
         first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
-    class_weight : dict, "balanced" or None, default=None
-        Weight of each class, as in scikit-learn: the exponent of the likelihood of its rows.
-        ``partial_fit`` refuses "balanced", since it does not know later rows.
-    categorical_features : "from_dtype", array of str, int or bool, or None, default="from_dtype"
-        Columns of X that hold categories, by their names or indices, or a boolean for each column.
-        "from_dtype": those columns of tables that are categories, strings, or objects with strings.
-        Each category becomes an indicator, and gaps are allowed in all columns of tables (see
-        :doc:`tables of mixed columns </tables>`).
+    {class_weight}
+    {categorical_features}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
         "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc" and "mala" (exact, with all rows in
         every step). "auto": "sghmc" if steps take all rows and the prior is smooth, otherwise, or
         if a parameter of steps is given, "sgld".
-    integrator : str, default="auto"
-        Integrator that discretises the sampler's dynamics: "euler", "leimkuhler_matthews" (SGLD),
-        "splitting", "baoab", "aboba" (second-order samplers) or "metropolis" (MALA). "auto": the
-        sampler's most accurate integrator, or "euler" if ``step_size`` is a number.
-    step_size : "auto", float or Schedule, default="auto"
-        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
-        standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
-        correlated that a diagonal preconditioner would need very long runs.
+    {integrator}
+    {step_size}
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
         of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
         "hessian" for up to 2000 parameters, otherwise "diagonal", with other lengths in
         a few directions if steps take all rows; None if ``step_size`` is a number.
-    gradient : str, default="auto"
-        Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
-        al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
-        approximation, with importance-sampled rows. "auto": "linear_control_variates" with a matrix
-        preconditioner, otherwise "control_variates"; "minibatch" if ``step_size`` is a number.
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
-        otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+    {gradient}
+    {batch_size}
     n_chains : int, default=4
         Number of chains. Each chain has its own starting point, and R-hat compares the chains.
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
         and for more than 10,000 parameters, but at least 250 if memory allows.
-    burn_in : "auto" or int, default="auto"
-        Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
-        need to forget their starting points.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": at most 20, depending on
-        the step size; a tenth of a pass, at most 100, if ``step_size`` is a number.
-    max_steps : int or None, default=None
-        Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-        "auto" shrink in proportion; given ones that take more steps are refused. None: no bound.
-        ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``, ``thinning`` and
-        ``max_steps``.
-    temperature : float or Schedule, default=1.0
-        Temperature T of the target exp(-U/T): 1 samples the posterior, 0 is an optimiser.
-    init : "auto", "random", "map", "gaussian" or array, default="auto"
-        Starting points of the chains. "random": near zero. "map": the maximum of the posterior.
-        "gaussian": draws of the Gaussian approximation of the posterior. An array is broadcast to
-        (n_chains, n_parameters). "auto": "gaussian" with a matrix preconditioner, otherwise "map";
-        "random" if ``step_size`` is a number.
-    total_samples : float or None, default=None
-        Number of rows N of the whole stream in ``partial_fit``. None: the rows seen so far.
+    {burn_in}
+    {thinning}
+    {max_steps}
+    {temperature}
+    {init}
+    {total_samples}
     warm_start : bool, default=False
         If True, the next ``fit`` continues from the last state of the chains, after a burn-in,
         since its posterior may be another. ``burn_in=0`` leaves that out.
@@ -125,28 +94,13 @@ class BayesianOrdinalClassifier(LinearClassifier):
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
         Euler steps on a CPU. It has its own random number generator, so the same seed gives
         different draws.
-    device : str, default="auto"
-        Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits that are large enough to be
-        faster there, otherwise the CPU; see ``device_``.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise
-        float32.
-    storage : Storage or None, default=None
-        Precision and location of the stored draws, such as ``Storage(dtype="bfloat16",
-        dir="draws")``. None: in memory, in the precision of the sampling.
-    checkpoint : path or None, default=None
-        File that lets an interrupted fit resume if it is called again with the same data and
-        parameters. On a CPU, the draws are then bit-identical to those of an uninterrupted fit. The
-        file is kept after the fit. With ``n_jobs``, each group of chains has a file of its own:
-        "fit.0-1.npz" beside "fit.npz" for the chains 0 and 1.
-    n_jobs : int or None, default=None
-        Number of groups of chains that run in parallel through joblib, in processes that take
-        seconds to start: fits of a minute or more gain by it. None: a single group.
-    random_state : int, RandomState or None, default=None
-        Seed. Chain c has the same random numbers for every value of ``n_chains`` and ``n_jobs``.
-    verbose : int, default=0
-        If positive, print steps and the time left. R-hat or the loss comes with them.
-        Scikit-learn's callbacks work, too.
+    {device}
+    {dtype}
+    {storage}
+    {checkpoint}
+    {n_jobs}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -162,31 +116,17 @@ class BayesianOrdinalClassifier(LinearClassifier):
         (n_chains, n_draws, n_classes - 1). With learned scales also "scale", of shape
         (n_chains, n_draws), or (n_chains, n_draws, n_features) and "shared_scale" with one scale
         for each feature.
-    n_chains_, n_draws_ : int
-        Number of chains in ``posterior_`` and number of draws of each chain.
-    n_steps_ : int
-        Number of steps of each chain in the last call of ``fit`` or ``partial_fit``.
-    step_size_ : float
-        Step size eta of the last step.
-    batch_size_ : int
-        Number of rows in a minibatch.
+    {n_chains_, n_draws_}
+    {n_steps_}
+    {step_size_}
+    {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
-    not_compiled_ : dict of str to str
-        Why each of the other accelerators was not used, by name; {} with ``compiled=False``.
-    sampling_threshold_ : dict or None
-        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
-        gradient noise to the injected noise in the worst direction; chains sample the posterior
-        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
-        "injected_noise": variances, for
-        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
-        batch norms, and if the sampler injects no noise of this kind.
-    device_ : str
-        Device of the last call: as given, or what "auto" has chosen.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-    feature_names_in_ : array of shape ``(n_features_in_,)``
-        Names of the features, if X had string column names.
+    {not_compiled_}
+    {sampling_threshold_}
+    {device_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -220,64 +160,15 @@ class BayesianOrdinalClassifier(LinearClassifier):
     #: ordered classes are not linear in the features
     _student_units = (16,)
 
-    def __init__(
-        self,
-        *,
-        prior: Prior | Literal["normal", "laplace"] = "normal",
-        prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned",
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
-        categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype",
-        sampler: str | Sampler = "auto",
-        integrator: str = "auto",
-        step_size: float | Schedule | Literal["auto"] = "auto",
-        preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto",
-        gradient: str = "auto",
-        batch_size: int | Literal["auto"] = "auto",
-        n_chains: int = 4,
-        n_draws: int | Literal["auto"] = "auto",
-        burn_in: int | Literal["auto"] = "auto",
-        thinning: int | MixingDistance | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        temperature: float | Schedule = 1.0,
-        init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto",
-        total_samples: float | None = None,
-        warm_start: bool = False,
-        compiled: bool | Literal["auto"] = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        storage: Storage | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ):
-        self.prior = prior
-        self.prior_scale = prior_scale
-        self.class_weight = class_weight
-        self.categorical_features = categorical_features
-        self.sampler = sampler
-        self.integrator = integrator
-        self.step_size = step_size
-        self.preconditioner = preconditioner
-        self.gradient = gradient
-        self.batch_size = batch_size
-        self.n_chains = n_chains
-        self.n_draws = n_draws
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.max_steps = max_steps
-        self.temperature = temperature
-        self.init = init
-        self.total_samples = total_samples
-        self.warm_start = warm_start
-        self.compiled = compiled
-        self.device = device
-        self.dtype = dtype
-        self.storage = storage
-        self.checkpoint = checkpoint
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    sampler: str | Sampler = "auto"
+    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
+    gradient: str = "auto"
+    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
+    storage: Storage | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -120,7 +120,6 @@ class CoefficientDisplay(Display):
         return len(self.names)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the intervals."""
         self.ax_.axvline(float(self.exponentiate), color="grey", linewidth=1, linestyle=":")
         intervals(self.ax_, self.names, self.lower, self.upper)
         style = {"marker": "o", "linestyle": "", "color": "C0"} | kwargs

@@ -20,21 +20,10 @@ SMALLEST = float(np.finfo(np.float64).eps)
 
 
 class Curves:
-    """Scores of the running averages over the draws of an estimator.
+    """Scores of the running averages over the draws of an estimator that has validated its data.
 
-    One running sum of predictions is stored for each chain, and no draws are stored.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Classifier or regressor of this package that has validated its data.
-    X, y : arrays
-        Rows to score, with their labels or targets.
-
-    Attributes
-    ----------
-    n_draws : int
-        Number of draws per chain seen so far.
+    One running sum of predictions is stored for each chain, and no draws are stored. ``n_draws`` of
+    each chain have been seen so far.
     """
 
     metrics: tuple[str, ...]

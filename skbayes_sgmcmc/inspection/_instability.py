@@ -88,7 +88,6 @@ class InstabilityDisplay(Display):
         return cls(last.instability_).plot(ax, **kwargs)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the bars."""
         places = np.arange(len(self.order))
         self.bars_ = self.ax_.bar(places, self.instability[self.order], **kwargs)
         self.ax_.set_xticks(places, [str(number) for number in self.order])

@@ -153,7 +153,6 @@ class PartialEffectDisplay(Display):
         return len(self.names)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the curves."""
         for k, axes in enumerate(self.axes_):
             (line,) = axes.plot(self.grids[k], self.mean[k], **kwargs)
             color = line.get_color()

@@ -119,7 +119,6 @@ class PredictiveCheckDisplay(Display):
         return cls(edges, observed, found.mean(axis=0), lower, upper).plot(ax, **kwargs)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the histogram and the band."""
         axes = self.ax_
         middle, width = 0.5 * (self.edges[1:] + self.edges[:-1]), np.diff(self.edges)
         style = {"color": "C0", "alpha": 0.4, "label": "targets"} | kwargs

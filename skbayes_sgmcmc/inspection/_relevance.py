@@ -120,7 +120,6 @@ class RelevanceDisplay(Display):
         return len(self.names)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the bars."""
         self.ax_.barh(range(len(self.mean)), self.mean, **({"color": "C0", "alpha": 0.7} | kwargs))
         self.ax_.set_xlabel("relevance")
         intervals(self.ax_, self.names, self.lower, self.upper)

@@ -94,7 +94,6 @@ class ResidualDisplay(Display):
         return cls(median, y - median, lower - median, upper - median).plot(ax, **kwargs)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the residuals and the intervals."""
         axes = self.ax_
         axes.vlines(self.median, self.lower, self.upper, color="grey", alpha=0.35, linewidth=1.5)
         axes.axhline(0.0, color="grey", linestyle=":", linewidth=1)

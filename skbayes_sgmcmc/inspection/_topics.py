@@ -122,7 +122,6 @@ class TopicDisplay(Display):
         return int(self.words.shape[1])
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the bars."""
         at = range(self.words.shape[1])
         for i, axes in enumerate(self.axes_):
             axes.barh(at, self.mean[i], **({"color": "C0", "alpha": 0.7} | kwargs))

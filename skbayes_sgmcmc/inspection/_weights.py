@@ -109,7 +109,6 @@ class WeightHistogramDisplay(Display):
         return len(self.densities)
 
     def _draw(self, **kwargs: Any) -> None:
-        """Plot the histograms."""
         for axes, (name, density) in zip(self.axes_, self.densities.items(), strict=True):
             axes.stairs(density, self.edges[name], **({"fill": True} | kwargs))
             axes.set(title=name, xlabel="value", yticks=[])
