@@ -12,6 +12,7 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPClassifier,
     BayesianOrdinalClassifier,
+    LatentDirichletAllocation,
     MixingDistance,
     SamplingError,
     sample,
@@ -166,6 +167,24 @@ def test_a_temperature_may_be_zero():
     Constant(0.0).check("temperature")
     with pytest.raises(ValueError, match="temperature=-1"):
         as_schedule("temperature", -1)
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@cases(
+    "estimator",
+    [
+        LatentDirichletAllocation(2, parametrization="expanded_mean"),  # refuses other temperatures
+        BayesianMLPClassifier(3),  # ends early and learns scales at temperature 1
+    ],
+)
+def test_a_constant_temperature_is_a_number(estimator):
+    rng = np.random.default_rng(0)
+    data = rng.poisson(1.0, (40, 5)), np.arange(40) % 2
+    run = estimator.set_params(max_steps=60, n_chains=2, random_state=0)
+    first, second = (clone(run).set_params(temperature=t) for t in (1.0, Constant(1.0)))
+    one, other = first.fit(*data).posterior_, second.fit(*data).posterior_
+    for name in one.names:
+        np.testing.assert_array_equal(other[name], one[name])
 
 
 # the engine's bookkeeping -------------------------------------------------------------------------

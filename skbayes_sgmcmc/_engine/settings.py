@@ -28,7 +28,7 @@ from .._validation import (
     is_whole,
 )
 from ..samplers import TABLE, resolve
-from ..schedules import MixingDistance, Schedule, as_schedule
+from ..schedules import Constant, MixingDistance, Schedule, as_schedule
 from .devices import check_device
 from .memory import check_network_memory as check_network_memory
 
@@ -91,6 +91,8 @@ class Settings:
             resolve(self.sampler, self.integrator, listed=samplers)
         check_unless("auto", as_schedule, "step_size", self.step_size)
         as_schedule("temperature", self.temperature)
+        if isinstance(self.temperature, Constant):
+            self.temperature = self.temperature.value
         for name in ("step_size", "temperature"):
             value = getattr(self, name)
             if not is_auto(value) and not isinstance(value, Schedule) and value != 0:

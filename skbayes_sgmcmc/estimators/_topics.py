@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from numbers import Real
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -187,8 +186,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
                 "init='map' is not allowed with parametrization='expanded_mean': its target has "
                 "no maximum. Give init='random', or parametrization='expanded_natural'."
             )
-        plain = isinstance(self.temperature, Real) and self.temperature == 1.0
-        if self.parametrization == "expanded_mean" and not plain:
+        if self.parametrization == "expanded_mean" and settings.temperature != 1.0:
             raise not_allowed(
                 f"temperature={self.temperature!r} is not allowed with "
                 "parametrization='expanded_mean': its target is improper at temperatures other "
