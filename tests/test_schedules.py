@@ -183,7 +183,7 @@ def test_a_constant_temperature_is_a_number(estimator):
     run = estimator.set_params(max_steps=60, n_chains=2, random_state=0)
     first, second = (clone(run).set_params(temperature=t) for t in (1.0, Constant(1.0)))
     one, other = first.fit(*data).posterior_, second.fit(*data).posterior_
-    for name in one.names:
+    for name in one:
         np.testing.assert_array_equal(other[name], one[name])
 
 
