@@ -268,14 +268,9 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
 
 @dataclass
 class GammaLike:
-    """The gamma distribution with the mean and the variance of a mixture, which it resembles.
+    """The gamma distribution with the mean and the variance of a mixture, which it resembles."""
 
-    Parameters
-    ----------
-    shape, scale : array of shape (rows, targets)
-        Its parameters.
-    """
-
+    #: its parameters, (rows, targets)
     shape: Array
     scale: Array
 

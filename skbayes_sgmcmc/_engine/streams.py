@@ -37,41 +37,27 @@ from .settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What later parts of a stream need to know of earlier ones.
+    """What later parts of a stream need to know of earlier ones."""
 
-    Attributes
-    ----------
-    rows_seen : float
-        The sum of the weights of all rows so far.
-    n_drawn : int
-        Number of draws of each chain so far.
-    values : AutoValues or None
-        The values of "auto" of the last part; of the first one if rows do not become a Gaussian.
-    kept : array of shape (chains, draws, n_kept), or None
-        Draws as positions, if rows become a Gaussian.
-    rows : KeptRows or None
-        Rows that are kept until then.
-    past : Past or None
-        The Gaussian of rows that are no longer kept.
-    complete : bool
-        Whether no class is missing.
-    normal : bool
-        Whether the posterior is normal.
-    warned : bool
-        Whether a warning has said that the Gaussian of earlier rows is used too far away.
-    past_means : tuple of PastMean
-        Means given all rows of some parts.
-    """
-
+    #: the sum of the weights of all rows so far
     rows_seen: float
+    #: number of draws of each chain so far
     n_drawn: int
+    #: the values of "auto" of the last part; of the first one if rows do not become a Gaussian
     values: AutoValues | None = None
+    #: draws (chains, draws, n_kept) as positions, if rows become a Gaussian
     kept: Array | None = None
+    #: rows that are kept until then
     rows: KeptRows | None = None
+    #: the Gaussian of rows that are no longer kept
     past: Past | None = None
+    #: whether no class is missing
     complete: bool = True
+    #: whether the posterior is normal
     normal: bool = False
+    #: whether a warning has said that the Gaussian of earlier rows is used too far away
     warned: bool = False
+    #: means given all rows of some parts
     past_means: tuple[PastMean, ...] = ()
 
     @classmethod
@@ -90,23 +76,14 @@ def remembering(state: ChainState, **changes: Any) -> ChainState:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The run of a part of a stream.
-
-    Attributes
-    ----------
-    run : Run
-        The run.
-    filtered : bool
-        Whether a Gaussian summarises earlier rows.
-    moved : callable or None
-        Function that takes earlier draws (chains, draws, n_kept) to the posterior of now.
-    settled : bool
-        Whether these rows need not be kept, since their Gaussian says the same.
-    """
+    """The run of a part of a stream."""
 
     run: Run
+    #: whether a Gaussian summarises earlier rows
     filtered: bool = False
+    #: function that takes earlier draws (chains, draws, n_kept) to the posterior of now
     moved: Callable[[Array], Array] | None = None
+    #: whether these rows need not be kept, since their Gaussian says the same
     settled: bool = True
 
 
@@ -209,51 +186,33 @@ def _with_falling_step(recipe: Recipe, rows_seen: float) -> Recipe:
 
 @dataclass(frozen=True)
 class StreamCall:
-    """What a run has to know of a stream: its rows are those kept of earlier calls and new ones.
+    """What a run has to know of a stream: its rows are those kept of earlier calls and new ones."""
 
-    Attributes
-    ----------
-    seen : float
-        The sum of the weights of all rows so far, including the new ones.
-    new : int
-        Number of new rows.
-    keep : bool
-        Whether rows can be kept.
-    full : bool
-        Whether there are more rows than can be kept.
-    complete : bool
-        Whether no class is missing, without which nothing is like it will be.
-    """
-
+    #: the sum of the weights of all rows so far, including the new ones
     seen: float
+    #: number of new rows
     new: int
+    #: whether rows can be kept
     keep: bool
+    #: whether there are more rows than can be kept
     full: bool
+    #: whether no class is missing, without which nothing is like it will be
     complete: bool
 
 
 @dataclass(frozen=True)
 class StreamRows:
-    """The rows of a call of a stream: those that were kept of earlier ones, and new ones.
+    """The rows of a call of a stream: those that were kept of earlier ones, and new ones."""
 
-    Attributes
-    ----------
-    rows : KeptRows
-        All of them.
-    earlier : KeptRows or None
-        Those of earlier calls.
-    previous : ChainState or None
-        The chains to continue.
-    keep : bool
-        Whether the new rows are few enough to be kept.
-    n_parameters : int
-        Number of parameters of the model.
-    """
-
+    #: all of them
     rows: KeptRows
+    #: those of earlier calls
     earlier: KeptRows | None
+    #: the chains to continue
     previous: ChainState | None
+    #: whether the new rows are few enough to be kept
     keep: bool
+    #: number of parameters of the model
     n_parameters: int
 
     @classmethod
@@ -293,29 +252,18 @@ def usable(memory: Memory) -> AutoValues | None:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a call knows of earlier ones: the rows that are kept are among its own.
-
-    Attributes
-    ----------
-    call : StreamCall
-        The call.
-    earlier : AutoValues or None
-        The Gaussian of the last call, if draws were those of it. They are moved to that of now.
-    near : array or None
-        Where the mean was, if the posterior was nearly normal.
-    past : Past or None
-        The Gaussian of rows that are no longer kept. None: all are kept.
-    past_means : tuple of PastMean
-        Means given all rows of some calls.
-    warned : bool
-        Whether a warning has said that the Gaussian of earlier rows is used too far away.
-    """
+    """What a call knows of earlier ones: the rows that are kept are among its own."""
 
     call: StreamCall
+    #: the Gaussian of the last call, if draws were those of it. They are moved to that of now
     earlier: AutoValues | None = None
+    #: where the mean was, if the posterior was nearly normal
     near: Array | None = None
+    #: the Gaussian of rows that are no longer kept. None: all are kept
     past: Past | None = None
+    #: means given all rows of some calls
     past_means: tuple[PastMean, ...] = ()
+    #: whether a warning has said that the Gaussian of earlier rows is used too far away
     warned: bool = False
 
     @classmethod

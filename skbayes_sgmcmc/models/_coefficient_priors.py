@@ -31,19 +31,13 @@ class NormalParts:
 
     The slope in theta_j is e rate_j theta_j, with e = k / (b + s sum_j rate_j theta_j^2 / 2), where
     the sum is that of the part.
-
-    Attributes
-    ----------
-    rates : array of shape (n,)
-        Precisions, or their ratios if they are learned.
-    of : array of int of shape (n,)
-        The part of every coordinate.
-    precision : array of shape (parts, 3)
-        k, b, and s: 1 if the precision is learned. If it is given, they are 1, 1 and 0.
     """
 
+    #: precisions, or their ratios if they are learned, (n,)
     rates: Array
+    #: the part of every coordinate, (n,)
     of: Array
+    #: k, b, and s, (parts, 3): s is 1 if the precision is learned; if given, they are 1, 1 and 0
     precision: Array
 
     @classmethod

@@ -25,24 +25,16 @@ from ._coefficient_priors import CoefficientPrior, NormalParts, coefficient_prio
 
 @dataclass(frozen=True)
 class GroupTerm:
-    """Effects that share one scale: an intercept, or the slope of one feature, for each group.
+    """Effects that share one scale: an intercept, or the slope of one feature, for each group."""
 
-    Attributes
-    ----------
-    name : str
-        What the groups are, and the feature if the term is a slope: the draws of the effects are
-        called "effect_<name>", and those of their sd "sd_<name>".
-    n_groups : int
-        Number of groups.
-    scale : float or LearnedScale
-        Prior sd of the effects in multiples of ``unit``, or its hyperprior.
-    unit : float, default=1.0
-        Unit of the effects: one over the sd of the feature, if the term is a slope.
-    """
-
+    #: what the groups are, and the feature if the term is a slope: the draws of the effects are
+    #: called "effect_<name>", and those of their sd "sd_<name>"
     name: str
+    #: number of groups
     n_groups: int
+    #: prior sd of the effects in multiples of ``unit``, or its hyperprior
     scale: Any
+    #: unit of the effects: one over the sd of the feature, if the term is a slope
     unit: float = 1.0
 
     def prior(self) -> CoefficientPrior:

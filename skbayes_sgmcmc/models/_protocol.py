@@ -59,26 +59,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Anchor:
-    """Control variates of a likelihood gradient and their exact sum over all rows.
+    """Control variates of a likelihood gradient and their exact sum over all rows."""
 
-    Attributes
-    ----------
-    fields : dict of str to Tensor
-        Fields with one entry for each row, which batches will carry.
-    gradient : array of shape (n_parameters,)
-        Weighted sum of the control variates over all rows at the centre.
-    hessian : array of shape (n_parameters, n_parameters) or None
-        Slope of this sum in theta - center. None for constant control variates.
-    rows : dict of str to Tensor, default={}
-        Other figures of each row, so that ``walls`` and ``remainders`` need not read the rows.
-    center : array of shape (n_parameters,) or None, default=None
-        Their centre, if it is not that of the coordinates.
-    """
-
+    #: fields with one entry for each row, which batches will carry
     fields: dict[str, Tensor]
+    #: weighted sum of the control variates over all rows at the centre, (n_parameters,)
     gradient: Array
+    #: slope of this sum in theta - center, (n_parameters, n_parameters); None for constant
+    #: control variates
     hessian: Array | None
+    #: other figures of each row, so that ``walls`` and ``remainders`` need not read the rows
     rows: dict[str, Tensor] = field(default_factory=dict)
+    #: their centre (n_parameters,), if it is not that of the coordinates
     center: Array | None = None
 
     def known_rows(self, data: Data) -> Data:
@@ -90,38 +82,23 @@ class Anchor:
 
 @dataclass
 class LinearForm:
-    """The likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates.
+    """The likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates."""
 
-    Attributes
-    ----------
-    design : Design
-        The rows x_i, signed by their labels.
-    rates : array of shape (n_parameters,)
-        Rates of the prior.
-    prior : {"normal", "laplace"}
-        Name of the prior.
-    """
-
+    #: the rows x_i, signed by their labels
     design: Any
+    #: rates of the prior, (n_parameters,)
     rates: Array
+    #: name of the prior: "normal" or "laplace"
     prior: str
 
 
 @dataclass
 class LinearRows:
-    """Rows of one linear predictor theta'x_i + shift_i, whose likelihood has compiled slopes.
+    """Rows of one linear predictor theta'x_i + shift_i, whose likelihood has compiled slopes."""
 
-    Attributes
-    ----------
-    design : Design
-        The rows x_i, in memory.
-    likelihood : Compiled
-        The likelihood, with the shifts, targets and weights of all rows.
-    prior : NormalParts
-        The prior of theta.
-    """
-
+    #: the rows x_i, in memory
     design: Any
+    #: the likelihood, with the shifts, targets and weights of all rows
     likelihood: Compiled
     prior: NormalParts
 

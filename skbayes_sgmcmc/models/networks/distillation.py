@@ -39,37 +39,23 @@ BLOCK_ROWS = 2000
 
 @dataclass
 class Blueprint:
-    """A network that can be the student of a classifier.
+    """A network that can be the student of a classifier."""
 
-    Parameters
-    ----------
-    architecture : callable
-        Function without arguments that builds the ``torch.nn.Module``. It can be pickled.
-    center, scale : array of shape (n_features,) or (1,)
-        The network's input is (row - center) / scale.
-    row_shape : tuple of int
-        Shape of a row at the network's input.
-    """
-
+    #: function without arguments that builds the ``torch.nn.Module``. It can be pickled
     architecture: Callable[[], Any]
+    #: (n_features,) or (1,): the network's input is (row - center) / scale
     center: Array
     scale: Array
+    #: shape of a row at the network's input
     row_shape: tuple[int, ...]
 
 
 @dataclass
 class Trainable(PickleOnly):
-    """A function that copies a module, to train some parameters of the copy.
-
-    Parameters
-    ----------
-    module : nn.Module
-        The module.
-    names : sequence of str
-        Names of these parameters. The copies start at the values of the module.
-    """
+    """A function that copies a module, to train some parameters of the copy."""
 
     module: nn.Module
+    #: names of these parameters. The copies start at the values of the module
     names: Sequence[str]
 
     def __call__(self) -> nn.Module:
@@ -81,16 +67,9 @@ class Trainable(PickleOnly):
 
 @dataclass
 class Without:
-    """A function that builds a module without one of its parts, such as a final softmax.
+    """A function that builds a module without one of its parts, such as a final softmax."""
 
-    Parameters
-    ----------
-    architecture : callable
-        Function without arguments that builds the ``torch.nn.Module``.
-    part : str
-        Name of this part.
-    """
-
+    #: function without arguments that builds the ``torch.nn.Module``
     architecture: Callable[[], Any]
     part: str
 
@@ -102,23 +81,14 @@ class Without:
 
 @dataclass
 class Training:
-    """The training of a student.
+    """The training of a student."""
 
-    Parameters
-    ----------
-    n_epochs : int or "auto"
-        Number of passes over the rows. "auto": 30, or as many as take 8000 steps.
-    batch_size : int
-        Number of rows in a minibatch.
-    learning_rate : float
-        Initial learning rate of Adam. It falls to zero along half a cosine.
-    perturbation : float
-        Standard deviation of the noise, in units of each feature's standard deviation.
-    """
-
+    #: number of passes over the rows; "auto": 30, or as many as take 8000 steps
     n_epochs: Any
     batch_size: int
+    #: initial learning rate of Adam. It falls to zero along half a cosine
     learning_rate: float
+    #: standard deviation of the noise, in units of each feature's standard deviation
     perturbation: float
 
     def run(

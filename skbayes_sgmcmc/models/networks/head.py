@@ -26,24 +26,14 @@ from .network import Network, draws_that_fit
 
 @dataclass
 class Head:
-    """A final linear layer.
+    """A final linear layer."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the layer in the module.
-    n_features, n_outputs : int
-        Its numbers of inputs and outputs.
-    bias : bool
-        Whether it has a bias.
-    values : array of shape (n_parameters,)
-        Its values in the module: weights (n_outputs, n_features), then biases.
-    """
-
+    #: name of the layer in the module
     name: str
     n_features: int
     n_outputs: int
     bias: bool
+    #: its values in the module, in one array: weights (n_outputs, n_features), then biases
     values: Array
 
     @property

@@ -198,16 +198,9 @@ def _digest(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows, and how a module gets them as arguments.
+    """Some rows, and how a module gets them as arguments."""
 
-    Attributes
-    ----------
-    values : Tensor of shape (rows, ...)
-        The rows.
-    layout : Layout
-        What of a row is which argument.
-    """
-
+    #: the rows, (rows, ...)
     values: Tensor
     layout: Layout = PLAIN
 

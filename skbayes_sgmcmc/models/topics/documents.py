@@ -34,26 +34,18 @@ class Tokens:
 
     A count c that is not a whole number stands for ceil(c) tokens of weight c / ceil(c). Words with
     more than ``LIMITS.tokens`` tokens in a document are kept as such, without a topic for each.
-
-    Attributes
-    ----------
-    row, word : Tensor of shape (n_tokens,)
-        Document and word of each token, numbered consecutively over all chains.
-    weight : Tensor of shape (n_tokens,)
-        Contribution of each token to counts.
-    sizes : list of int
-        Number of tokens of each chain.
-    n_rows : int
-        Number of documents of all chains.
-    repeated : Repeated or None
-        Words with more tokens; None if there are none.
     """
 
+    #: document and word of each token, numbered consecutively over all chains, (n_tokens,)
     row: Tensor
     word: Tensor
+    #: contribution of each token to counts, (n_tokens,)
     weight: Tensor
+    #: number of tokens of each chain
     sizes: list[int]
+    #: number of documents of all chains
     n_rows: int
+    #: words with more tokens; None if there are none
     repeated: Repeated | None = None
 
     @classmethod

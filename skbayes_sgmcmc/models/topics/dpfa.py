@@ -39,30 +39,20 @@ from .parametrizations import Parametrization
 
 @dataclass
 class Locals:
-    """A Gibbs sample of the variables of some documents.
+    """A Gibbs sample of the variables of some documents."""
 
-    Attributes
-    ----------
-    assignments : Assignments
-        Topics of the tokens.
-    empty, full : Tensor of shape (documents of all chains, topics)
-        Dirichlet parameters of the assignments.
-    n : Tensor of shape (chains, documents, topics)
-        Counts of the tokens of each topic.
-    layers : list of Tensor of shape (chains, documents, units)
-        Units of the network, starting with the lowest layer. Empty without a network.
-    probabilities : list of Tensor of shape (chains, documents, units)
-        Conditional probabilities that the units are on.
-    log_miss : Tensor
-        log(1 - p_j), which broadcasts against n.
-    """
-
+    #: topics of the tokens
     assignments: Assignments
+    #: Dirichlet parameters of the assignments, (documents of all chains, topics)
     empty: Tensor
     full: Tensor
+    #: counts of the tokens of each topic, (chains, documents, topics)
     n: Tensor
+    #: units (chains, documents, units) of the network, the lowest layer first; empty without one
     layers: list[Tensor]
+    #: conditional probabilities that the units are on, (chains, documents, units)
     probabilities: list[Tensor]
+    #: log(1 - p_j), which broadcasts against n
     log_miss: Tensor
 
 
