@@ -125,7 +125,7 @@ class Job:
         except RankError as error:
             raise RankError(error.how, self._left(chains, checkpoint)) from error
         if checkpoint is not None and chains.alive:
-            checkpoint.save(chains)
+            checkpoint.save_snapshot()
         return self._result(chains)
 
     def _checkpoint(self) -> Checkpoint:
