@@ -111,11 +111,8 @@ def _returned(module: nn.Module, head: nn.Linear, rows: Rows, sign: float) -> Te
         calls.append((args[0].clone(), changed, changed.clone()))
         return changed
 
-    handle = head.register_forward_hook(change)
-    try:
+    with head.register_forward_hook(change):
         found = main_output(call(module, rows))
-    finally:
-        handle.remove()
     if len(calls) != 1 or found is not calls[0][1] or not torch.equal(found, calls[0][2]):
         return None
     return calls[0][0]
