@@ -47,19 +47,8 @@ class Blocks:
 def find_blocks(parameter: str, layers: Any, network: Network) -> tuple[str, ...]:
     """Names of the blocks of weights that ``layers`` selects, in the network's order.
 
-    Parameters
-    ----------
-    parameter : str
-        Name of the parameter with the value ``layers``, for the message.
-    layers : "all" or list of str
-        Names of blocks, or of the layers that contain them. "all" selects every block.
-    network : Network
-        The network with the blocks.
-
-    Raises
-    ------
-    ValueError
-        There is no such block, or a block is named twice.
+    ``layers`` is "all", or names of blocks or of the layers that contain them, as the parameter of
+    that name has it, which the ``ValueError`` for names that do not fit shows.
     """
     if isinstance(layers, str):
         return tuple(network.fan_in)

@@ -101,24 +101,10 @@ class Training:
     ) -> Array:
         """Train a module and return its mean cross-entropy in each epoch, (n_epochs,).
 
-        Parameters
-        ----------
-        module : nn.Module
-            Maps rows (n, n_features) to logits (n, n_classes), on its own device and in its own
-            precision.
-        rows : array of shape (n_samples, n_features)
-            Rows without noise.
-        targets : callable
-            Maps rows to probabilities (n, n_classes).
-        rng : Generator
-            Random numbers for the order of the rows and for the noise.
-        report : callable
-            Called with a message after every epoch.
-
-        Raises
-        ------
-        FloatingPointError
-            The cross-entropy is not finite.
+        The module maps rows (n, n_features) to logits (n, n_classes), on its own device and in its
+        own precision; ``targets`` maps rows to probabilities (n, n_classes). ``rows`` have no noise
+        yet; ``rng`` orders them and makes it. ``report`` gets a message after every epoch. A
+        ``FloatingPointError`` says that the cross-entropy is not finite.
         """
         like = next(module.parameters())
         blocks = list(gen_batches(len(rows), max(BLOCK_ROWS, self.batch_size)))
@@ -173,17 +159,9 @@ def few_draws(
 ) -> Callable[[Array], Array]:
     """A function that makes targets for rows: averages over draws that each call chooses anew.
 
-    Parameters
-    ----------
-    predict : callable
-        ``predict(draws, rows)`` takes the indices of some draws and returns probabilities
-        (draws, rows, n_classes).
-    weights : array of shape (all draws,)
-        Weights of all draws. The expectation of the targets is the weighted average.
-    n_draws : int
-        Number of draws that each call uses.
-    rng : Generator
-        Random numbers for the choice of draws.
+    ``predict(draws, rows)`` takes the indices of some draws and returns probabilities (draws, rows,
+    n_classes). Each call uses ``n_draws`` draws, such that the expectation of the targets is the
+    average by the ``weights`` of all draws.
     """
     n_draws = min(n_draws, len(weights))
     cumulative = np.cumsum(weights) / np.sum(weights)

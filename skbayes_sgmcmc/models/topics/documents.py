@@ -262,27 +262,11 @@ def topic_gradient(
     *,
     compiled: bool,
 ) -> Tensor:
-    """Gradient of log p(tokens | topics) in the topics, for equal Dirichlet parameters.
+    """Gradient of log p(tokens | topics) in the topics phi, (chains, words, topics).
 
-    Parameters
-    ----------
-    topics : Tensor of shape (chains, words, topics)
-        phi.
-    tokens : Tokens
-        Tokens of the documents.
-    alpha : float
-        Dirichlet parameter of the documents' proportions.
-    n_sweeps : int
-        Number of Gibbs sweeps over every document, after the initial sweep.
-    rng : ChainRandom
-        Random numbers.
-    compiled : bool
-        Whether to use the compiled kernel, as in :class:`Assignments`.
-
-    Returns
-    -------
-    Tensor of shape (chains, words, topics)
-        The gradient.
+    The documents' proportions have equal Dirichlet parameters ``alpha``. Every document has
+    ``n_sweeps`` sweeps of Gibbs sampling after the initial one; ``compiled`` is as in
+    :class:`Assignments`.
     """
     assignments = Assignments(topics, tokens, compiled=compiled)
     equal = torch.full_like(assignments.n, alpha)
@@ -343,20 +327,10 @@ def fixed_point(
 ) -> Tensor:
     """Expected topic counts n (documents, topics) of documents, by a deterministic fixed point.
 
-    The iteration n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk starts with n = 0.
-    Documents do not influence each other.
-
-    Parameters
-    ----------
-    topics : Tensor of shape (words, topics)
-        phi.
-    counts : CSR matrix (documents, words)
-        x.
-    alpha : float or callable
-        Dirichlet parameter, or a function ``alpha(n)`` that returns one for each document and
-        topic.
-    n_steps : int
-        Number of iterations.
+    The iteration n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk starts with n = 0,
+    for topics phi (words, topics) and a CSR matrix of counts x. The Dirichlet parameter is a number
+    or a function ``alpha(n)`` that returns one for each document and topic. Documents do not
+    influence each other.
     """
     counts = counts.tocsr()
     lengths = torch.from_numpy(np.diff(counts.indptr).astype(np.int64))

@@ -61,12 +61,8 @@ class DPFAModel(CorpusModel):
 
     Parameters
     ----------
-    parametrization : Parametrization
-        Parametrization and prior of the topics.
-    frequency : array of shape (n_words,)
-        Mean number of occurrences of each word in a document.
-    doc_sweeps : int
-        Number of Gibbs sweeps over the documents of a minibatch.
+    parametrization, frequency, doc_sweeps, **options
+        As in :class:`CorpusModel`.
     network : BeliefNetwork or None
         Network of the units h. None means that all topics are on in all documents.
     success : float or None
@@ -75,8 +71,6 @@ class DPFAModel(CorpusModel):
         c_0.
     gamma_prior : tuple of float, default=(1.0, 1.0)
         e_0 and f_0.
-    **options
-        Other arguments of :class:`CorpusModel`.
 
     References
     ----------
@@ -344,21 +338,11 @@ class MeanField:
 def proportions(
     draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int = STEPS
 ) -> Array:
-    """Expected proportions (documents, topics) of documents given one draw of the parameters.
+    """Expected proportions (documents, topics) of counts X given one draw of the parameters.
 
     They are n_k + r_k q_k, normalised, at the fixed point of the counts n and of a
-    :class:`MeanField`. Documents do not influence each other.
-
-    Parameters
-    ----------
-    draw : mapping
-        "components" (topics, words), "r" (topics,) and a network's "weights_l" and "biases_l".
-    X : CSR matrix (documents, words)
-        Counts.
-    success : float or None
-        p of all documents. With None, every document has its own p_j, which is integrated out.
-    n_steps : int, default=20
-        Number of fixed-point steps.
+    :class:`MeanField` with this ``success``. Documents do not influence each other. The draw has
+    "components" (topics, words), "r" (topics,) and a network's "weights_l" and "biases_l".
     """
     topics = torch.from_numpy(np.ascontiguousarray(draw["components"].T))
     depth = sum(name.startswith("biases") for name in draw)
