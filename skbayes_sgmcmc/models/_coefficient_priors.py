@@ -9,7 +9,7 @@ prior, and the prior's own parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,7 +132,10 @@ class FixedScales:
     def expected_curvature(self, mean: Array, sd: Array) -> tuple[Array, Array]:
         """A diagonal c and columns V: the expected Hessian is diag(c) - V V'."""
         curvature = np.asarray(self.prior.expected_curvature(mean, sd, self.rates))
-        return curvature, np.empty((len(mean), 0))
+        down = np.flatnonzero(curvature < 0.0)
+        columns = np.zeros((len(mean), len(down)))
+        columns[down, np.arange(len(down))] = np.sqrt(-curvature[down])
+        return np.maximum(curvature, 0.0), columns
 
 
 class LearnedScales:
@@ -443,3 +446,51 @@ def coefficient_prior(
     if isinstance(scale, LearnedScale):
         return LearnedScales(scale, units, k, n_intercepts, parts)
     return FixedScales(prior, scale, len(units), k, n_intercepts)
+
+
+class JoinedPriors:
+    """Priors of parts of theta that follow each other.
+
+    It has the methods of the other priors, and each applies the method of that name to the parts.
+
+    Parameters
+    ----------
+    priors : sequence
+        The priors of the parts.
+    ends : sequence of int
+        Where each part but the last ends in theta.
+    """
+
+    def __init__(self, priors: Sequence[Any], ends: Sequence[int]):
+        places = zip([0, *ends], [*ends, None], strict=True)
+        self.parts = [(slice(*place), prior) for place, prior in zip(places, priors, strict=True)]
+        self.typical = np.concatenate([prior.typical for prior in priors])
+        self.normal_parts = NormalParts.joined([prior.normal_parts for prior in priors])
+
+    def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
+        """Every part's prior, and its coordinates of arrays with theta on the last axis."""
+        for part, prior in self.parts:
+            yield (prior, *(array[..., part] for array in arrays))
+
+    def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
+        for prior, own, gradient in self._split(theta, out):
+            prior.gradient(own, gradient, scale)
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        return torch.stack([prior.log_density(own) for prior, own in self._split(theta)]).sum(0)
+
+    def expected_potential(self, mean: Array, sd: Array) -> float:
+        return sum(prior.expected_potential(m, s) for prior, m, s in self._split(mean, sd))
+
+    def expected_gradient(self, mean: Array, sd: Array) -> Array:
+        return np.concatenate([p.expected_gradient(m, s) for p, m, s in self._split(mean, sd)])
+
+    def expected_curvature(self, mean: Array, sd: Array) -> tuple[Array, Array]:
+        diagonal, columns = [], []
+        for part, prior in self.parts:
+            c, V = prior.expected_curvature(mean[part], sd[part])
+            whole = np.zeros((len(mean), V.shape[1]))
+            whole[part] = V
+            diagonal.append(c)
+            columns.append(whole)
+        return np.concatenate(diagonal), np.hstack(columns)

@@ -42,6 +42,9 @@ GAP_SD = 2.0
 class GapPrior(Prior):
     """Prior of g for a gap d log(1 + e^g) that has a log-normal prior with the median d."""
 
+    def rates(self, scale: Array) -> Array:
+        return np.ones_like(scale)  # there are no other scales than that of the gap
+
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         constant = math.log(GAP_SD) + 0.5 * math.log(2.0 * math.pi)
         return -constant * rates.sum() - self.potential(theta, rates)
