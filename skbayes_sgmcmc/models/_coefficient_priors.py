@@ -94,8 +94,8 @@ class FixedScales:
         self.normal = scale[: n_features * k : k] if type(prior) is Normal else None
 
     @property
-    def linear_form(self) -> tuple[str, Array] | None:
-        """Name and rates of the prior, for the compiled kernel."""
+    def named_rates(self) -> tuple[str, Array] | None:
+        """Name and rates of the prior, if it has a name."""
         names = {kind: name for name, kind in PRIORS.items()}
         return (names[type(self.prior)], self.rates) if type(self.prior) in names else None
 
@@ -171,7 +171,7 @@ class LearnedScales:
     """
 
     smooth = True
-    linear_form = None
+    named_rates = None
     effects: Collection[str] = ()
     #: with 1, R-hat of the default fit of wine (classes can be separated) is 1.03, and the
     #: smallest effective sample size on iris is 500; with 2 they are 1.016 and 1,100

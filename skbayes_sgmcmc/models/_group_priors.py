@@ -52,7 +52,7 @@ class GroupedCoefficients(JoinedPriors):
         Prior of the features' coefficients, the intercept and its own parameters.
     """
 
-    linear_form = None
+    named_rates = None
     isotropic = False
     normal = None
     precision = None

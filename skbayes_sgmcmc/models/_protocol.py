@@ -81,18 +81,6 @@ class Anchor:
 
 
 @dataclass
-class LinearForm:
-    """The likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates."""
-
-    #: the rows x_i, signed by their labels
-    design: Any
-    #: rates of the prior, (n_parameters,)
-    rates: Array
-    #: name of the prior: "normal" or "laplace"
-    prior: str
-
-
-@dataclass
 class LinearRows:
     """Rows of one linear predictor theta'x_i + shift_i, whose likelihood has compiled slopes."""
 
@@ -385,8 +373,12 @@ class Model:
         """
         return None
 
-    def linear_form(self, data: Data) -> LinearForm | None:
-        """The potential as a function of linear predictors, for the compiled kernel; else None."""
+    @property
+    def signed_prior(self) -> tuple[str, Array] | None:
+        """Name and rates of the prior, if p = sigmoid(-theta'x) of the rows x, for compiled steps.
+
+        The name is "normal" or "laplace". None if the likelihood or the prior is another one.
+        """
         return None
 
     def linear_rows(self, data: Data) -> LinearRows | None:
@@ -444,4 +436,4 @@ def named_blocks(draws: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     return {name: part.reshape((*draws.shape[:-1], *shape)) for (name, shape), part in parts}
 
 
-__all__ = ["Anchor", "LinearForm", "Metric", "Model"]
+__all__ = ["Anchor", "Metric", "Model"]

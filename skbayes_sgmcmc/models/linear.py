@@ -41,7 +41,7 @@ from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root, less_outer
 from ._margins import WalledModel
 from ._past import Past
-from ._protocol import Anchor, LinearForm, LinearRows
+from ._protocol import Anchor, LinearRows
 from .row_space import RowSpace
 
 MAX_FIXED_POINT_STEPS = 15
@@ -250,14 +250,6 @@ class LinearModel(WalledModel):
         found = np.ones((self.n_parameters, self.n_parameters), dtype=bool)
         found[:n, :n] = (design.gram(np.ones(data.n_rows)) != 0.0) | np.eye(n, dtype=bool)
         return found
-
-    def linear_form(self, data: Data) -> LinearForm | None:
-        form = self.coefficient_prior.linear_form
-        return (
-            None
-            if form is None or self.past is not None
-            else LinearForm(data.fields["x"], form[1], form[0])
-        )
 
     def _rows(self, data: Data, likelihood: Compiled | None) -> LinearRows | None:
         """:meth:`linear_rows` with this likelihood, whose weights multiply the rows' own."""
