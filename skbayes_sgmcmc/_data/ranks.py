@@ -40,17 +40,11 @@ class Ranks:
     Every rank takes the same steps with the same noise. Of each minibatch it has its share of the
     rows, and the sums over the shares are added up. All methods that exchange something must be
     called by all ranks, in the same order.
-
-    Attributes
-    ----------
-    rank : int
-        Number of this process.
-    size : int
-        Number of processes.
     """
 
     def __init__(self, group: Any = None):
         self.group = group
+        #: number of this process, and of processes
         self.rank, self.size, self._first = 0, 1, 0
         if group is not None:
             self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)

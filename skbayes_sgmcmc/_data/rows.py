@@ -55,11 +55,6 @@ class StoredRows:
         Numbers of the rows that count, in increasing order. None: all rows.
     columns : array of int or None, default=None
         Columns that count. None: all columns.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Type of the rows as they are read: float32 or float64; whole numbers are read as float64.
     """
 
     ndim = 2
@@ -73,6 +68,7 @@ class StoredRows:
                 "give a table of numbers."
             )
         self._table, self.numbers, self.columns = table, numbers, columns
+        #: type of the rows as they are read: whole numbers are read as float64
         self.dtype = table.dtype if table.dtype in FLOATS else np.dtype(np.float64)
         n_rows, n_columns = table.shape
         self.shape = (

@@ -21,17 +21,13 @@ class CompressedSamples(PosteriorSamples):
         The draws.
     names : sequence of str
         Names of the blocks to store.
-
-    Attributes
-    ----------
-    blocks : dict of str to array or Kept
-        Pooled draws, (n_chains * n_draws, size).
     """
 
     def __init__(self, posterior: PosteriorSamples, names: Sequence[str]):
         self.size = posterior.n_chains, posterior.n_draws
         self.weights, self.statistics = posterior.weights, dict(posterior.statistics)
         self._shapes = {name: posterior.shapes[name] for name in names}
+        #: pooled draws (n_chains * n_draws, size), as arrays or :class:`Kept`
         self.blocks = {name: _compressed(posterior.draws[name]) for name in names}
 
     def __getstate__(self) -> dict[str, Any]:

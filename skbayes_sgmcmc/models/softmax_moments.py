@@ -49,12 +49,6 @@ class SoftmaxMoments(Moments):
         Coefficients and intercepts.
     weights : array of shape (n_draws,) or None
         Normalised weights of the draws. None: all are equal.
-
-    Attributes
-    ----------
-    largest : float
-        Largest variance of a relative logit while probabilities are right to about ``TOLERANCE``; 0
-        if they are not even for the smallest that was tried.
     """
 
     def __init__(self, draws: Array, weights: Array | None):

@@ -21,19 +21,11 @@ class Blocks:
         Names of the blocks, in the network's order.
     places : mapping of str to slice
         Place of every block of the model in theta.
-
-    Attributes
-    ----------
-    slices : list of slice
-        Places of the chosen blocks in theta.
-    sizes : list of int
-        Numbers of coefficients of the chosen blocks.
-    n : int
-        Sum of ``sizes``.
     """
 
     def __init__(self, names: Sequence[str], places: Mapping[str, slice]):
         self.names = tuple(names)
+        #: places in theta, and numbers of coefficients
         self.slices = [places[name] for name in self.names]
         self.sizes = [part.stop - part.start for part in self.slices]
         self.n = sum(self.sizes)

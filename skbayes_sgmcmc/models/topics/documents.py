@@ -100,11 +100,6 @@ class Assignments:
         Whether the compiled kernel samples tokens one by one (CPU). Otherwise all tokens are
         sampled at once, alternating with the proportions and with whether topics are on. Words with
         many tokens are sampled in this way in any case.
-
-    Attributes
-    ----------
-    n : Tensor of shape (documents of all chains, topics)
-        Total weight of the tokens of each topic.
     """
 
     def __init__(self, topics: Tensor, tokens: Tokens, *, compiled: bool):
@@ -112,6 +107,7 @@ class Assignments:
         self.topics = topics.reshape(-1, topics.shape[2])
         self.tokens = tokens
         self.compiled = compiled
+        #: total weight of the tokens of each topic, (documents of all chains, topics)
         self.n = self.topics.new_zeros(tokens.n_rows, topics.shape[2])
         self._base = torch.zeros_like(self.n)  # the part of n of words with many tokens
         if tokens.repeated is not None:
