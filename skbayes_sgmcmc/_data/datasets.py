@@ -38,15 +38,7 @@ def split_item(item: Any) -> tuple[Any, Any]:
 
 
 class Items(torch.utils.data.Dataset[Any]):
-    """Items of a dataset as arrays, with errors that name the item.
-
-    Parameters
-    ----------
-    dataset : object
-        The dataset.
-    layout : Layout
-        What of a row is which argument of the module.
-    """
+    """Items of a dataset as arrays, with errors that name the item."""
 
     def __init__(self, dataset: Any, layout: Layout):
         self.dataset, self.layout = dataset, layout

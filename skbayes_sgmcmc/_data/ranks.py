@@ -21,12 +21,7 @@ PLACE = re.compile(r"^\[[^\]]*\] ")
 class RankError(SamplingError):
     """Another rank has stopped, or does not answer within the timeout of the process group.
 
-    Parameters
-    ----------
-    how : str
-        How it was found.
-    then : str, default="; start all ranks again."
-        What had happened until then, and what to do.
+    ``how`` says how it was found, and ``then`` what had happened until then, and what to do.
     """
 
     def __init__(self, how: str, then: str = "; start all ranks again."):
@@ -131,13 +126,7 @@ ALONE = Ranks()
 
 
 class NoRandom:
-    """Stands in for random numbers where ranks would draw different ones.
-
-    Parameters
-    ----------
-    name : str
-        Whose gradient is computed.
-    """
+    """Stands in for random numbers, of the gradient of this name, where ranks would differ."""
 
     def __init__(self, name: str):
         self._name = name

@@ -262,13 +262,7 @@ class Place:
 
 
 class StoredCSR:
-    """A CSR matrix; other processes get those of its arrays that are memory maps by their path.
-
-    Parameters
-    ----------
-    matrix : CSR matrix
-        Of arrays or of memory maps.
-    """
+    """A CSR matrix; other processes get those of its arrays that are memory maps by their path."""
 
     def __init__(self, matrix: Any):
         self.shape = matrix.shape

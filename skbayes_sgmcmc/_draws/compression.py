@@ -13,15 +13,7 @@ from .storage import decode
 
 
 class CompressedSamples(PosteriorSamples):
-    """Draws with blocks of many zeros stored as :class:`Kept`, with one row per draw.
-
-    Parameters
-    ----------
-    posterior : PosteriorSamples
-        The draws.
-    names : sequence of str
-        Names of the blocks to store.
-    """
+    """Draws with some blocks, those of many zeros as :class:`Kept`, with one row per draw."""
 
     def __init__(self, posterior: PosteriorSamples, names: Sequence[str]):
         self.size = posterior.n_chains, posterior.n_draws
@@ -59,15 +51,10 @@ class CompressedSamples(PosteriorSamples):
 
 
 class Kept:
-    """Rows stored as their nonzero numbers, with one bit for every position.
+    """Rows (n, size) stored as their nonzero numbers, with one bit for every position.
 
     This is smaller than a CSR matrix, which has an index for every nonzero number, if at most 96%
     of the numbers are zero.
-
-    Parameters
-    ----------
-    rows : array of shape (n, size)
-        The rows.
     """
 
     def __init__(self, rows: Array):

@@ -170,12 +170,7 @@ class Mixture:
 class WithFew(Mixture):
     """A mixture with the smooth averages of another, with few draws, for near rows.
 
-    Parameters
-    ----------
-    whole, few : Mixture
-        The mixture, and the other.
-    near : callable
-        ``near(rows)`` says for which rows the other stands for all.
+    ``near(rows)`` says for which rows the other stands for all.
     """
 
     def __init__(self, whole: Mixture, few: Mixture, near: Callable[[Any], Array]):

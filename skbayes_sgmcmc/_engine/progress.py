@@ -58,15 +58,7 @@ def mean_nll(chains: Chains) -> float:
 
 
 class Board:
-    """A folder where workers on this machine write how far they are, each in a file of its own.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    n_groups : int
-        Number of workers.
-    """
+    """A folder where workers on this machine write how far they are, each in a file of its own."""
 
     def __init__(self, folder: Path, n_groups: int):
         self.folder = folder

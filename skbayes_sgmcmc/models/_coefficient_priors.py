@@ -449,16 +449,9 @@ def coefficient_prior(
 
 
 class JoinedPriors:
-    """Priors of parts of theta that follow each other.
+    """Priors of parts of theta, of which each but the last ends at one of ``ends``.
 
     It has the methods of the other priors, and each applies the method of that name to the parts.
-
-    Parameters
-    ----------
-    priors : sequence
-        The priors of the parts.
-    ends : sequence of int
-        Where each part but the last ends in theta.
     """
 
     def __init__(self, priors: Sequence[Any], ends: Sequence[int]):

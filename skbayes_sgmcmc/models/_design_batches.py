@@ -240,12 +240,7 @@ class CSRBatch(SparseBatch):
 class ChosenRows(CSRBatch):
     """Rows of a design on a CPU by their numbers, copied when a product needs them.
 
-    Parameters
-    ----------
-    design : SparseDesign
-        The design.
-    indices : array of shape (chains, rows) or (rows,)
-        The rows of each chain, or of all.
+    ``indices`` are the rows of each chain, (chains, rows), or of all, (rows,).
     """
 
     def __init__(self, design: SparseDesign, indices: Array):

@@ -44,12 +44,7 @@ class GroupTerm:
 class GroupedCoefficients(JoinedPriors):
     """The prior of group effects, followed by that of the features' coefficients.
 
-    Parameters
-    ----------
-    terms : sequence of GroupTerm
-        The group effects.
-    features : FixedScales or LearnedScales
-        Prior of the features' coefficients, the intercept and its own parameters.
+    ``features`` is the prior of these, of the intercept and of its own parameters.
     """
 
     named_rates = None

@@ -81,13 +81,7 @@ def _prior_slope(g: Tensor) -> Tensor:
 
 
 class CumulativeLogit(Likelihood):
-    """Classes 0, 1, ... in their order, given the predictor f. Targets are class indices.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes K, at least 2.
-    """
+    """Classes 0 to K - 1 in their order, given the predictor f. Targets are class indices."""
 
     n_outputs = 1
     own_prior = GapPrior()
@@ -211,12 +205,7 @@ class OrdinalModel(GLMModel):
 class OrdinalOutputs(nn.Module):
     """Log probabilities of the classes as a torch module, for ``torch.export`` and ONNX.
 
-    Parameters
-    ----------
-    coef : Tensor of shape (draws, n_features)
-        Coefficients.
-    cutpoints : Tensor of shape (draws, n_classes - 1)
-        Cut points.
+    Coefficients are (draws, n_features), and cut points (draws, n_classes - 1).
     """
 
     coef: Tensor

@@ -47,12 +47,7 @@ class Head:
 class Body(nn.Module):
     """A module without its last layer: its outputs are the inputs of that layer.
 
-    Parameters
-    ----------
-    module : nn.Module
-        The module, with an identity in the place of the layer. None: rows are features.
-    layout : Layout, default=PLAIN
-        What of a row is which argument of the module.
+    The module has an identity in the place of the layer. None: rows are features.
     """
 
     def __init__(self, module: nn.Module | None, layout: Layout = PLAIN):
@@ -152,12 +147,7 @@ def features_of(body: Body, x: Any, out: Array) -> Array:
 class LinearHead(Network):
     """A linear layer as a network of features, f = W x + b, with gradients by hand.
 
-    Parameters
-    ----------
-    head : Head
-        The layer.
-    start : {"random", "module"}, default="random"
-        As for :class:`ModuleNetwork`.
+    ``start`` is as for :class:`ModuleNetwork`.
     """
 
     sampler = "psgld"

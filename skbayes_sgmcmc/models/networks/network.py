@@ -154,13 +154,7 @@ class Network:
 
 
 class ReferenceClass(Network):
-    """A network with one output f as a classifier of two classes, with the logits 0 and f.
-
-    Parameters
-    ----------
-    network : Network
-        The network with the output f.
-    """
+    """A network with one output f as a classifier of two classes, with the logits 0 and f."""
 
     def __init__(self, network: Network):
         self.network = network
