@@ -47,14 +47,9 @@ def is_stored(X: Any) -> bool:
 class StoredRows:
     """Rows of a table, read when they are indexed.
 
-    Parameters
-    ----------
-    table : array-like of shape (n_rows, n_columns)
-        A C-contiguous array, a memory map, or anything with ``shape``, ``dtype`` and slicing.
-    numbers : array of int or None, default=None
-        Numbers of the rows that count, in increasing order. None: all rows.
-    columns : array of int or None, default=None
-        Columns that count. None: all columns.
+    The table is a C-contiguous array, a memory map, or anything with ``shape``, ``dtype`` and
+    slicing. ``numbers`` are those of the rows that count, in increasing order, and ``columns`` the
+    columns; None: all.
     """
 
     ndim = 2

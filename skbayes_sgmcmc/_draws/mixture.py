@@ -33,17 +33,9 @@ STEPS = 200
 class Mixture:
     """Predictive distribution of new targets: the mixture over all draws.
 
-    Parameters
-    ----------
-    predictive : callable
-        ``predictive(draws, rows)`` returns the distributions given some of the pooled draws (a
-        slice or an index array), for some rows.
-    n_draws : int
-        Number of pooled draws.
-    n_targets : int
-        Number of targets of a row.
-    weights : array of shape (n_draws,) or None
-        Normalised weights of the draws. None means equal weights.
+    ``predictive(draws, rows)`` returns the distributions given some of the ``n_draws`` pooled draws
+    (a slice or an index array), for some rows of ``n_targets`` targets. ``weights`` (n_draws,) are
+    normalised; None: all are equal.
     """
 
     def __init__(

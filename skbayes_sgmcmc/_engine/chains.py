@@ -42,24 +42,11 @@ class Cursor:
 class Chains:
     """A group of chains that advance together.
 
-    Parameters
-    ----------
-    engine : Engine
-        The target, and the functions that take the steps (see ``accelerators/``).
-    sampler : Sampler
-        The sampler; the engine's integrator composes its sub-flows.
-    minibatches : Minibatches
-        Minibatches for the gradients.
-    plan : Plan
-        Plan of the run.
-    phi : Tensor of shape (n_chains, n_parameters)
-        Starting positions, in the target's coordinates.
-    rng : ChainRandom
-        Random numbers, with one stream per chain.
-    draws : array of shape (n_chains, n_draws, n_kept)
-        Array to fill with the draws (see ``_draws/storage.py``).
-    alpha : callable or None, default=None
-        ``alpha(theta, state, eta)`` returns alpha_t, for :class:`MixingDistance`.
+    The engine has the target, and the functions that take the steps (see ``accelerators/``); its
+    integrator composes the sub-flows of the sampler. Chains start at ``phi`` (n_chains,
+    n_parameters), in the target's coordinates, with one stream of random numbers each, and fill the
+    array ``draws`` (n_chains, n_draws, n_kept; see ``_draws/storage.py``). ``alpha(theta, state,
+    eta)`` returns alpha_t, for :class:`MixingDistance`.
     """
 
     def __init__(

@@ -31,17 +31,10 @@ FORMAT = 5
 class Checkpoint:
     """The checkpoint file of one run.
 
-    Parameters
-    ----------
-    path : str or path
-        The file. It is replaced atomically at every write, and is kept after the run. A symbolic
-        link is followed.
-    fingerprint : str
-        Digest of data and parameters. Only a file with the same fingerprint, written by the same
-        versions of packages, is resumed.
-    probe : dict of str to array
-        Values of schedules, and of the functions of the model and the sampler at fixed positions.
-        Only a file with the same values is resumed.
+    It is replaced atomically at every write, and is kept after the run; a symbolic link is
+    followed. Only a file with the same ``fingerprint``, a digest of data and parameters, written by
+    the same versions of packages, is resumed. So must be its ``probe``: values, by name, of
+    schedules and of the functions of the model and the sampler at fixed positions.
     """
 
     def __init__(

@@ -57,18 +57,9 @@ class NormalParts:
 
 
 class FixedScales:
-    """A factorised prior of given scales.
+    """A factorised prior of given scales, one or (n_features,), of coefficients (n_features, k).
 
-    Parameters
-    ----------
-    prior : Prior
-        The factorised prior.
-    scale : float or array of shape (n_features,)
-        Scale of every feature's coefficients.
-    n_features, k : int
-        Shape of the coefficients.
-    n_intercepts : int
-        Number of intercepts.
+    The intercepts that follow them have a flat prior.
     """
 
     #: names and shapes of the prior's own parameters, and of what it records with every draw

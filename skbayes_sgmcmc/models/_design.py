@@ -162,20 +162,8 @@ class DenseDesign(_Dense):
 class StoredDesign(_Dense):
     """All rows of a dense matrix that stays where it is, in memory or in a file.
 
-    Rows get their column of ones, their factors and their precision when they are read.
-
-    Parameters
-    ----------
-    source : StoredRows
-        The rows.
-    dtype : torch.dtype
-        Precision of the design.
-    device : str
-        Device of the minibatches.
-    intercept : bool
-        Whether a last column of ones is added.
-    factor : array of shape (rows,) or None, default=None
-        What rows are multiplied by.
+    When they are read, rows get their precision, a last column of ones if ``intercept``, and are
+    multiplied by their ``factor`` (rows,), if there is one. ``device`` is that of minibatches.
     """
 
     def __init__(

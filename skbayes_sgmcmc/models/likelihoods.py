@@ -218,13 +218,8 @@ class Categoricals(Likelihood):
 class Gaussian(Likelihood):
     r"""Normal noise, with one standard deviation for each output that all rows share.
 
-    Parameters
-    ----------
-    n_outputs : int
-        Number of outputs k.
-    noise : array of shape (n_outputs,) or None
-        Standard deviations. None infers them, as the parameters
-        ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``.
+    Unless these are given, as ``noise`` (n_outputs,), they are inferred, as the parameters
+    ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``.
     """
 
     def __init__(self, n_outputs: int, noise: Array | None):

@@ -67,14 +67,9 @@ class Moments:
 
 
 class LogitMoments(Moments):
-    """Means and variances of logits over the draws of coefficients and intercept.
+    """Means and variances of logits over the draws (n_draws, n_features + 1).
 
-    Parameters
-    ----------
-    draws : array of shape (n_draws, n_features + 1)
-        Coefficients and intercepts.
-    weights : array of shape (n_draws,) or None
-        Normalised weights of the draws. None: all are equal.
+    They are those of coefficients and intercept, with normalised weights; None: all are equal.
     """
 
     n_classes = 2

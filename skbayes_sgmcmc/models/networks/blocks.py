@@ -13,15 +13,7 @@ from .network import Network
 
 
 class Blocks:
-    """Chosen blocks of weights.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the blocks, in the network's order.
-    places : mapping of str to slice
-        Place of every block of the model in theta.
-    """
+    """Chosen blocks of weights: names in the network's order, of those with places in theta."""
 
     def __init__(self, names: Sequence[str], places: Mapping[str, slice]):
         self.names = tuple(names)

@@ -295,16 +295,9 @@ class MeanField:
     approximates the probability that the topic has no words. Units of the layers above have little
     effect here, and are replaced by their prior means.
 
-    Parameters
-    ----------
-    network : BeliefNetwork or None
-        Network of the units.
-    parameters : mapping of str to Tensor
-        Parameters of the network, of shape (chains, *shape).
-    r : Tensor of shape (chains, 1, topics)
-        r_k.
-    success : float or None
-        p of all documents. With None, every document has its own p_j, which is integrated out.
+    The network of the units, if there is one, has parameters (chains, *shape); r is (chains, 1,
+    topics). ``success`` is p of all documents. With None, every document has its own p_j, which is
+    integrated out.
     """
 
     def __init__(
