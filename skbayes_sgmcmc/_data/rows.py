@@ -161,9 +161,7 @@ class StoredRows:
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Array]]:
         """Consecutive blocks of rows, in their order."""
-        n_rows = self.run if n_rows is None else n_rows
-        starts = range(0, len(self), n_rows)
-        parts = (slice(start, min(start + n_rows, len(self))) for start in starts)
+        parts = gen_batches(len(self), n_rows or self.run)
         yield from read_ahead(self.__getitem__, parts, ahead=self.ahead)
 
     def _consecutive(self, start: int, stop: int) -> Array:
