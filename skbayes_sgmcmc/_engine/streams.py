@@ -255,37 +255,32 @@ class Summary:
     """What a call knows of earlier ones: the rows that are kept are among its own."""
 
     call: StreamCall
+    before: Memory
     #: the Gaussian of the last call, if draws were those of it. They are moved to that of now
     earlier: AutoValues | None = None
-    #: where the mean was, if the posterior was nearly normal
-    near: Array | None = None
     #: the Gaussian of rows that are no longer kept. None: all are kept
     past: Past | None = None
-    #: means given all rows of some calls
-    past_means: tuple[PastMean, ...] = ()
-    #: whether a warning has said that the Gaussian of earlier rows is used too far away
-    warned: bool = False
 
     @classmethod
     def of(cls, previous: ChainState | None, stream: StreamCall, data: Data) -> Summary | None:
         """None if the rows stand for others, or if the calls before this one kept no summary."""
+        before = Memory.of(previous)
+        values = before.values
         if data.total != stream.seen:
             return None
         if previous is None:
-            return cls(stream)
-        before = Memory.of(previous)
-        values = before.values
+            return cls(stream, before)
         if values is None or values.total is None:
             return None
         past = values.past() if before.rows is None else before.past
         usual = before.complete and _are_draws_of(values, before, previous.theta.shape[1])
-        near = values.center if before.normal else None
-        moving = values if usual else None
-        return cls(stream, moving, near, past, before.past_means, before.warned)
+        return cls(stream, before, values if usual else None, past)
 
     def prior_of(self, model: Model) -> Model:
         """The model with what is known from rows that are no longer kept as its prior."""
-        found: Model = model.with_past(self.past, self.near)
+        values, nearly = self.before.values, self.before.normal
+        near = values.center if values is not None and nearly else None
+        found: Model = model.with_past(self.past, near)
         return found
 
     def brought_along(self, previous: ChainState | None, values: AutoValues) -> ChainState | None:
@@ -297,7 +292,7 @@ class Summary:
     def added_to(self, run: Run, problem: Problem, values: AutoValues) -> Part:
         """A run with what later calls need to know."""
         call, data = self.call, problem.data
-        means = _with_mean(self.past_means, values, call.seen)
+        means = _with_mean(self.before.past_means, values, call.seen)
         model = problem.model
         change = _change_of_curvature(model, data, values) if call.keep else math.inf
         least = 1 if call.full else STREAM.least_parts
@@ -324,8 +319,8 @@ class Summary:
         If the curvature changes by a share ``change`` within a sd, then the gradient of rows whose
         Gaussian is used z sds away is off by about change * z^2 / 2, in 1/sds.
         """
-        if self.past is None or self.warned or not self.call.keep:
-            return self.warned
+        if self.past is None or self.before.warned or not self.call.keep:
+            return self.before.warned
         assert values.center is not None
         distance, _ = self.past.potential(values.center)  # half the square of z
         if distance * change < STREAM.most_stretched:
