@@ -19,7 +19,7 @@ from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps as _fused
 from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.samplers import PSGLD, SGLD, Step
-from skbayes_sgmcmc.samplers.integrators import euler, leimkuhler_matthews
+from skbayes_sgmcmc.samplers.integrators import euler
 from skbayes_sgmcmc.schedules import Polynomial
 
 pytest.importorskip("numba")
@@ -309,7 +309,7 @@ def test_the_integrator_has_to_be_euler():
     """What stands in for Leimkuhler and Matthews' step would be another method."""
     from skbayes_sgmcmc.samplers import Cell
 
-    for integrator, applies in ((euler, True), (leimkuhler_matthews, False)):
+    for integrator, applies in ((euler, True), (SGLD.leimkuhler_matthews, False)):
         recipe = inside("Recipe")(
             target=SimpleNamespace(like=torch.empty(0), model=SimpleNamespace(needs_gamma=False)),
             sampler=SGLD(),

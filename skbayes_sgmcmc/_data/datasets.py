@@ -38,15 +38,7 @@ def split_item(item: Any) -> tuple[Any, Any]:
 
 
 class Items(torch.utils.data.Dataset[Any]):
-    """Items of a dataset as arrays, with errors that name the item.
-
-    Parameters
-    ----------
-    dataset : object
-        The dataset.
-    layout : Layout
-        What of a row is which argument of the module.
-    """
+    """Items of a dataset as arrays, with errors that name the item."""
 
     def __init__(self, dataset: Any, layout: Layout):
         self.dataset, self.layout = dataset, layout
@@ -95,20 +87,10 @@ def _one_by_one(dataset: Any, indices: Sequence[int]) -> Iterator[Any]:
 
 
 class DatasetRows:
-    """Rows of a dataset, fetched when they are indexed.
+    """Rows of a dataset, in the shape that the module gets, fetched when they are indexed.
 
-    Parameters
-    ----------
-    dataset : object
-        The dataset.
-    layout : Layout
-        What of a row is which argument of the module.
-    row_shape : sequence of int
-        Shape of a row as the module gets it.
-    n_workers : int, default=0
-        Number of processes that fetch items. 0: this process.
-    rows : array of int or None, default=None
-        Numbers of the items that are the rows. None: all items.
+    ``layout`` says what of a row is which argument of the module. ``n_workers`` processes fetch
+    items; 0: this one. ``rows`` are the numbers of the items that count; None: all.
     """
 
     def __init__(

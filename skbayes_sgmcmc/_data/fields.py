@@ -16,16 +16,8 @@ class Field:
     """The rows of one field: what data and minibatches ask of them.
 
     A subclass says in ``__getitem__`` what some rows are, for a slice or an array of numbers:
-    tensors, or a smaller field, which then has its own ``whole`` and ``gather``.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of all rows.
-    dtype : torch.dtype
-        Precision of the rows of minibatches.
-    device : str or torch.device
-        Device of the rows of minibatches.
+    tensors, or a smaller field, which then has its own ``whole`` and ``gather``. ``shape`` is that
+    of all rows; ``dtype`` and ``device`` are those of the rows of minibatches.
     """
 
     #: the ``StoredRows`` that are read, if rows are not in memory

@@ -60,23 +60,15 @@ STREAM = StreamRules()
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Rows with weights; a row may stand for several.
+    """Rows with weights; a row may stand for several."""
 
-    Attributes
-    ----------
-    x : array or sparse matrix of shape (rows, columns)
-        The rows.
-    target : array of shape (rows,) or (rows, k), or None
-        Class indices or targets. Rows without targets are not kept.
-    weight : array of shape (rows,) or None
-        Weights. None: all are one.
-    n_seen : int, default=0
-        Number of rows that they stand for, if not for themselves.
-    """
-
+    #: array or sparse matrix (rows, columns)
     x: Any
+    #: class indices (rows,) or targets (rows, k); rows without any are not kept
     target: Any
+    #: weights, (rows,); None: all are one
     weight: Array | None = None
+    #: number of rows that they stand for, if not for themselves
     n_seen: int = 0
 
     @property

@@ -29,20 +29,13 @@ PADDING = (
 
 @dataclass(frozen=True)
 class Field:
-    """One argument of the module.
+    """One argument of the module."""
 
-    Attributes
-    ----------
-    key : str or int
-        Name of the argument, or its place.
-    shape : tuple of int
-        Shape of a row.
-    kind : {"float", "int", "bool"}
-        Type of its numbers: that of the chains, int64 or bool.
-    """
-
+    #: name of the argument, or its place
     key: str | int
+    #: shape of a row
     shape: tuple[int, ...]
+    #: type of its numbers: "float" (that of the chains), "int" (int64) or "bool"
     kind: str
 
     @property
@@ -70,18 +63,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """The arguments of a module, in their order in a row.
-
-    Attributes
-    ----------
-    fields : tuple of Field
-        The arguments.
-    several : bool
-        Whether X is a tuple or a mapping of arrays. Otherwise X is one array, rows reach the module
-        in the shape of the only field, and flat rows are allowed, too.
-    """
+    """The arguments of a module, in their order in a row."""
 
     fields: tuple[Field, ...]
+    #: whether X is a tuple or a mapping of arrays. Otherwise X is one array, rows reach the module
+    #: in the shape of the only field, and flat rows are allowed, too
     several: bool = False
 
     @classmethod

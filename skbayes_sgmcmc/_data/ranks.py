@@ -21,12 +21,7 @@ PLACE = re.compile(r"^\[[^\]]*\] ")
 class RankError(SamplingError):
     """Another rank has stopped, or does not answer within the timeout of the process group.
 
-    Parameters
-    ----------
-    how : str
-        How it was found.
-    then : str, default="; start all ranks again."
-        What had happened until then, and what to do.
+    ``how`` says how it was found, and ``then`` what had happened until then, and what to do.
     """
 
     def __init__(self, how: str, then: str = "; start all ranks again."):
@@ -40,17 +35,11 @@ class Ranks:
     Every rank takes the same steps with the same noise. Of each minibatch it has its share of the
     rows, and the sums over the shares are added up. All methods that exchange something must be
     called by all ranks, in the same order.
-
-    Attributes
-    ----------
-    rank : int
-        Number of this process.
-    size : int
-        Number of processes.
     """
 
     def __init__(self, group: Any = None):
         self.group = group
+        #: number of this process, and of processes
         self.rank, self.size, self._first = 0, 1, 0
         if group is not None:
             self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
@@ -137,13 +126,7 @@ ALONE = Ranks()
 
 
 class NoRandom:
-    """Stands in for random numbers where ranks would draw different ones.
-
-    Parameters
-    ----------
-    name : str
-        Whose gradient is computed.
-    """
+    """Stands in for random numbers, of the gradient of this name, where ranks would differ."""
 
     def __init__(self, name: str):
         self._name = name

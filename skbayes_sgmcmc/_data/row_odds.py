@@ -15,10 +15,7 @@ BLOCK = 1024
 class RowOdds:
     """Frequencies with which rows are drawn, and the weights that they then have.
 
-    Parameters
-    ----------
-    size : array of shape (n_rows,)
-        Positive numbers in proportion to the frequencies.
+    ``size`` (n_rows,) are positive numbers in proportion to the frequencies.
     """
 
     def __init__(self, size: Array):

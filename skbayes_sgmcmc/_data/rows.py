@@ -47,19 +47,9 @@ def is_stored(X: Any) -> bool:
 class StoredRows:
     """Rows of a table, read when they are indexed.
 
-    Parameters
-    ----------
-    table : array-like of shape (n_rows, n_columns)
-        A C-contiguous array, a memory map, or anything with ``shape``, ``dtype`` and slicing.
-    numbers : array of int or None, default=None
-        Numbers of the rows that count, in increasing order. None: all rows.
-    columns : array of int or None, default=None
-        Columns that count. None: all columns.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Type of the rows as they are read: float32 or float64; whole numbers are read as float64.
+    The table is a C-contiguous array, a memory map, or anything with ``shape``, ``dtype`` and
+    slicing. ``numbers`` are those of the rows that count, in increasing order, and ``columns`` the
+    columns; None: all.
     """
 
     ndim = 2
@@ -73,6 +63,7 @@ class StoredRows:
                 "give a table of numbers."
             )
         self._table, self.numbers, self.columns = table, numbers, columns
+        #: type of the rows as they are read: whole numbers are read as float64
         self.dtype = table.dtype if table.dtype in FLOATS else np.dtype(np.float64)
         n_rows, n_columns = table.shape
         self.shape = (
@@ -170,9 +161,7 @@ class StoredRows:
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Array]]:
         """Consecutive blocks of rows, in their order."""
-        n_rows = self.run if n_rows is None else n_rows
-        starts = range(0, len(self), n_rows)
-        parts = (slice(start, min(start + n_rows, len(self))) for start in starts)
+        parts = gen_batches(len(self), n_rows or self.run)
         yield from read_ahead(self.__getitem__, parts, ahead=self.ahead)
 
     def _consecutive(self, start: int, stop: int) -> Array:
@@ -266,13 +255,7 @@ class Place:
 
 
 class StoredCSR:
-    """A CSR matrix; other processes get those of its arrays that are memory maps by their path.
-
-    Parameters
-    ----------
-    matrix : CSR matrix
-        Of arrays or of memory maps.
-    """
+    """A CSR matrix; other processes get those of its arrays that are memory maps by their path."""
 
     def __init__(self, matrix: Any):
         self.shape = matrix.shape

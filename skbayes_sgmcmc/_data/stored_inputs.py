@@ -17,14 +17,7 @@ from .rows import StoredRows
 class ScaledRows:
     """Stored rows minus a centre, divided by a scale, in the shape that a network gets.
 
-    Parameters
-    ----------
-    rows : StoredRows
-        The rows.
-    center, scale : array
-        Numbers for each column, or one.
-    row_shape : sequence of int
-        Shape of a row as the network gets it.
+    Centre and scale are numbers for each column, or one.
     """
 
     def __init__(self, rows: StoredRows, center: Array, scale: Array, row_shape: Sequence[int]):

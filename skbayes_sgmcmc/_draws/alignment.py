@@ -9,23 +9,12 @@ from .._arrays import Array
 
 
 def best_order(components: Array, reference: Array) -> Array:
-    """The order of ``components`` that is closest to ``reference``.
+    """The order of components (n, features) that is closest to a reference of this shape.
 
-    It maximises the sum over components of the overlaps sum_v sqrt(a_kv b_kv) (Hungarian method).
-    Components must be distributions, without negative numbers.
+    ``components[order]`` is in the order of the reference. It maximises the sum over components of
+    the overlaps sum_v sqrt(a_kv b_kv) (Hungarian method). Components must be distributions, without
+    negative numbers.
 
-    Parameters
-    ----------
-    components, reference : array of shape (n_components, n_features)
-        The components to order, and those to compare them with.
-
-    Returns
-    -------
-    array of shape (n_components,)
-        The order, such that ``components[order]`` is in the order of the reference.
-
-    Examples
-    --------
     >>> import numpy as np
     >>> from skbayes_sgmcmc._draws.alignment import best_order
     >>> best_order(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
@@ -36,24 +25,11 @@ def best_order(components: Array, reference: Array) -> Array:
 
 
 def matched(draws: Array, reference: Array | None = None) -> tuple[Array, Array]:
-    """Draws with their components in one order, and the order of each draw.
+    """Draws (chains, draws, components, features) with components in one order, in a new array.
 
-    Without a given reference, draws are aligned first to the last draw of the first chain, and then
-    to the mean of the aligned draws.
-
-    Parameters
-    ----------
-    draws : array of shape (n_chains, n_draws, n_components, n_features)
-        Draws of components that are distributions.
-    reference : array of shape (n_components, n_features) or None, default=None
-        Components to align to.
-
-    Returns
-    -------
-    draws : array of shape (n_chains, n_draws, n_components, n_features)
-        Aligned draws, in a new array.
-    orders : array of shape (n_chains, n_draws, n_components)
-        The index, in the given draw, of the component at each place of the aligned draw.
+    Also returned are the indices (chains, draws, components), in the given draw, of the component
+    at each place of the aligned one. Without a given reference (components, features), draws are
+    aligned first to the last draw of the first chain, and then to the mean of the aligned draws.
     """
     out = np.array(draws)
     flat = out.reshape(-1, *out.shape[2:])

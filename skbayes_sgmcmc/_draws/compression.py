@@ -13,25 +13,13 @@ from .storage import decode
 
 
 class CompressedSamples(PosteriorSamples):
-    """Draws with blocks of many zeros stored as :class:`Kept`, with one row per draw.
-
-    Parameters
-    ----------
-    posterior : PosteriorSamples
-        The draws.
-    names : sequence of str
-        Names of the blocks to store.
-
-    Attributes
-    ----------
-    blocks : dict of str to array or Kept
-        Pooled draws, (n_chains * n_draws, size).
-    """
+    """Draws with some blocks, those of many zeros as :class:`Kept`, with one row per draw."""
 
     def __init__(self, posterior: PosteriorSamples, names: Sequence[str]):
         self.size = posterior.n_chains, posterior.n_draws
         self.weights, self.statistics = posterior.weights, dict(posterior.statistics)
         self._shapes = {name: posterior.shapes[name] for name in names}
+        #: pooled draws (n_chains * n_draws, size), as arrays or :class:`Kept`
         self.blocks = {name: _compressed(posterior.draws[name]) for name in names}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,15 +51,10 @@ class CompressedSamples(PosteriorSamples):
 
 
 class Kept:
-    """Rows stored as their nonzero numbers, with one bit for every position.
+    """Rows (n, size) stored as their nonzero numbers, with one bit for every position.
 
     This is smaller than a CSR matrix, which has an index for every nonzero number, if at most 96%
     of the numbers are zero.
-
-    Parameters
-    ----------
-    rows : array of shape (n, size)
-        The rows.
     """
 
     def __init__(self, rows: Array):

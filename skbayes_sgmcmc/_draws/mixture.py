@@ -33,17 +33,9 @@ STEPS = 200
 class Mixture:
     """Predictive distribution of new targets: the mixture over all draws.
 
-    Parameters
-    ----------
-    predictive : callable
-        ``predictive(draws, rows)`` returns the distributions given some of the pooled draws (a
-        slice or an index array), for some rows.
-    n_draws : int
-        Number of pooled draws.
-    n_targets : int
-        Number of targets of a row.
-    weights : array of shape (n_draws,) or None
-        Normalised weights of the draws. None means equal weights.
+    ``predictive(draws, rows)`` returns the distributions given some of the ``n_draws`` pooled draws
+    (a slice or an index array), for some rows of ``n_targets`` targets. ``weights`` (n_draws,) are
+    normalised; None: all are equal.
     """
 
     def __init__(
@@ -170,12 +162,7 @@ class Mixture:
 class WithFew(Mixture):
     """A mixture with the smooth averages of another, with few draws, for near rows.
 
-    Parameters
-    ----------
-    whole, few : Mixture
-        The mixture, and the other.
-    near : callable
-        ``near(rows)`` says for which rows the other stands for all.
+    ``near(rows)`` says for which rows the other stands for all.
     """
 
     def __init__(self, whole: Mixture, few: Mixture, near: Callable[[Any], Array]):
@@ -268,14 +255,9 @@ def quantile(components: Predictive, weights: Array, q: float) -> Array:
 
 @dataclass
 class GammaLike:
-    """The gamma distribution with the mean and the variance of a mixture, which it resembles.
+    """The gamma distribution with the mean and the variance of a mixture, which it resembles."""
 
-    Parameters
-    ----------
-    shape, scale : array of shape (rows, targets)
-        Its parameters.
-    """
-
+    #: its parameters, (rows, targets)
     shape: Array
     scale: Array
 

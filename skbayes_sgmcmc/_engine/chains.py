@@ -42,24 +42,11 @@ class Cursor:
 class Chains:
     """A group of chains that advance together.
 
-    Parameters
-    ----------
-    engine : Engine
-        The target, and the functions that take the steps (see ``accelerators/``).
-    sampler : Sampler
-        The sampler; the engine's integrator composes its sub-flows.
-    minibatches : Minibatches
-        Minibatches for the gradients.
-    plan : Plan
-        Plan of the run.
-    phi : Tensor of shape (n_chains, n_parameters)
-        Starting positions, in the target's coordinates.
-    rng : ChainRandom
-        Random numbers, with one stream per chain.
-    draws : array of shape (n_chains, n_draws, n_kept)
-        Array to fill with the draws (see ``_draws/storage.py``).
-    alpha : callable or None, default=None
-        ``alpha(theta, state, eta)`` returns alpha_t, for :class:`MixingDistance`.
+    The engine has the target, and the functions that take the steps (see ``accelerators/``); its
+    integrator composes the sub-flows of the sampler. Chains start at ``phi`` (n_chains,
+    n_parameters), in the target's coordinates, with one stream of random numbers each, and fill the
+    array ``draws`` (n_chains, n_draws, n_kept; see ``_draws/storage.py``). ``alpha(theta, state,
+    eta)`` returns alpha_t, for :class:`MixingDistance`.
     """
 
     def __init__(
@@ -95,15 +82,12 @@ class Chains:
     # the loop -------------------------------------------------------------------------------------
 
     @torch.no_grad()
+    @flushed_denormals()
     def run(self, on_chunk: Callable[[Chains], None] | None = None) -> None:
         """Take all remaining steps; stop early if all chains have diverged.
 
         ``on_chunk`` is called after every chunk, when the state can be stored and resumed.
         """
-        with flushed_denormals():
-            self._run(on_chunk)
-
-    def _run(self, on_chunk: Callable[[Chains], None] | None) -> None:
         length = self._chunk_length()
         n_steps, cursor = self.plan.n_steps, self.cursor
         self._start()
@@ -124,16 +108,16 @@ class Chains:
                 on_chunk(self)
 
     @torch.no_grad()
+    @flushed_denormals()
     def first_steps(self, etas: Array) -> None:
         """Take a step of burn-in and some after it at T = 1, without draws, as a probe."""
         ones, none = np.ones(len(etas)), np.zeros(len(etas), dtype=bool)
-        with flushed_denormals():
-            self._start()
-            for burn_in, part in ((True, slice(1)), (False, slice(1, None))):
-                if self._at_once(etas[part], ones[part], none[part]) is None:
-                    self._loop(0, etas[part].tolist(), ones[part].tolist(), none[part].tolist())
-                if burn_in:
-                    self.sampler.end_burn_in(self._state)
+        self._start()
+        for burn_in, part in ((True, slice(1)), (False, slice(1, None))):
+            if self._at_once(etas[part], ones[part], none[part]) is None:
+                self._loop(0, etas[part].tolist(), ones[part].tolist(), none[part].tolist())
+            if burn_in:
+                self.sampler.end_burn_in(self._state)
 
     def _start(self) -> None:
         if self.state is not None:

@@ -8,6 +8,7 @@ import os
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,23 +25,16 @@ if TYPE_CHECKING:
     from .chains import Chains
 
 
-FORMAT = 4
+FORMAT = 5
 
 
 class Checkpoint:
     """The checkpoint file of one run.
 
-    Parameters
-    ----------
-    path : str or path
-        The file. It is replaced atomically at every write, and is kept after the run. A symbolic
-        link is followed.
-    fingerprint : str
-        Digest of data and parameters. Only a file with the same fingerprint, written by the same
-        versions of packages, is resumed.
-    probe : dict of str to array
-        Values of schedules, and of the functions of the model and the sampler at fixed positions.
-        Only a file with the same values is resumed.
+    It is replaced atomically at every write, and is kept after the run; a symbolic link is
+    followed. Only a file with the same ``fingerprint``, a digest of data and parameters, written by
+    the same versions of packages, is resumed. So must be its ``probe``: values, by name, of
+    schedules and of the functions of the model and the sampler at fixed positions.
     """
 
     def __init__(
@@ -58,14 +52,11 @@ class Checkpoint:
 
     def maybe_save(self, chains: Chains) -> None:
         """Remember the current state, and write it if enough time has passed."""
-        self._latest = self._state_of(chains), chains.draws, chains.weights
+        probed = {f"probe/{name}": values for name, values in self.probe.items()}
+        state = _snapshot(chains, self.fingerprint) | probed
+        self._latest = state, chains.draws, chains.weights
         if time.monotonic() >= self._next:
             self.save_snapshot()
-
-    def save(self, chains: Chains) -> None:
-        """Write the current state."""
-        self._latest = self._state_of(chains), chains.draws, chains.weights
-        self.save_snapshot()
 
     def save_snapshot(self) -> bool:
         """Write the latest remembered state, if there is one; whether there is a file then."""
@@ -124,10 +115,6 @@ class Checkpoint:
             f"untouched: {remedy}, or delete it." + more("a-checkpoint-is-refused")
         )
 
-    def _state_of(self, chains: Chains) -> dict[str, Array]:
-        probed = {f"probe/{name}": values for name, values in self.probe.items()}
-        return _snapshot(chains, self.fingerprint) | probed
-
     def _read(self) -> dict[str, Array]:
         try:
             with np.load(self.path, allow_pickle=False) as file:
@@ -155,22 +142,13 @@ def _other_versions(found: dict[str, str]) -> str:
 
 
 def _snapshot(chains: Chains, fingerprint: str) -> dict[str, Array]:
-    cursor, rng = chains.cursor, chains.rng.get_state()
-    meta = {
-        "alive": chains.alive,
-        "step": cursor.step,
-        "distance": cursor.distance,
-        "travelled": cursor.travelled,
-        "last_eta": cursor.last_eta,
-        "same_target": cursor.same_target,
-        "diverged": {str(chain): step for chain, step in cursor.diverged.items()},
-        "rows": rng["rows"],
-    }
+    rng = chains.rng.get_state()
+    meta = {"alive": chains.alive, "cursor": asdict(chains.cursor), "rows": rng["rows"]}
     arrays: dict[str, Any] = {
         "format": np.array(FORMAT),
         "versions": np.array(json.dumps(versions())),
         "fingerprint": np.array(fingerprint),
-        "kept": np.array(cursor.kept),
+        "kept": np.array(chains.cursor.kept),
         "meta": np.array(json.dumps(meta)),
         "phi": chains.phi.cpu().numpy().copy(),
         "noise": rng["noise"],
@@ -182,7 +160,7 @@ def _snapshot(chains: Chains, fingerprint: str) -> dict[str, Array]:
 
 def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
     meta, kept = json.loads(str(arrays["meta"])), int(arrays["kept"])
-    device, cursor = chains.phi.device, chains.cursor
+    device = chains.phi.device
 
     def tensors(prefix: str) -> dict[str, torch.Tensor]:
         start = len(prefix) + 1
@@ -199,11 +177,8 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
     chains.state, chains.model_state = tensors("sampler"), tensors("model")
     chains.draws[:, :kept] = arrays["draws"]
     chains.weights[:kept] = arrays["weights"]
-    cursor.step, cursor.kept = int(meta["step"]), kept
-    cursor.distance, cursor.travelled = meta["distance"], float(meta["travelled"])
-    cursor.last_eta = float(meta["last_eta"])
-    cursor.same_target = bool(meta["same_target"])
-    cursor.diverged = {int(chain): step for chain, step in meta["diverged"].items()}
+    diverged = {int(chain): step for chain, step in meta["cursor"].pop("diverged").items()}
+    chains.cursor = replace(chains.cursor, **meta["cursor"], diverged=diverged)
     chains.resume()
 
 

@@ -34,17 +34,11 @@ OWN = ("checkpoint", "device", "storage", "verbose")
 
 @dataclass(frozen=True)
 class Grid:
-    """The ranks of a run: those that share this process's minibatches, and its chains.
+    """The ranks of a run: those that share this process's minibatches, and its chains."""
 
-    Attributes
-    ----------
-    rows : Ranks
-        Processes that have other rows of the same chains.
-    chains : Ranks
-        Processes that have other chains.
-    """
-
+    #: processes that have other rows of the same chains
     rows: Ranks = ALONE
+    #: processes that have other chains
     chains: Ranks = ALONE
 
     @property

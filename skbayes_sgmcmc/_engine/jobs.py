@@ -56,32 +56,19 @@ def moves_of(sampler: Sampler, cell: Cell) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A group of chains to run, in this process or in a worker.
+    """A group of chains to run, in this process or in a worker."""
 
-    Attributes
-    ----------
-    recipe : Recipe
-        How to sample, which is the same for all chains.
-    plan : Plan
-        The steps of the run, and which of them give draws.
-    settings : Settings
-        The parameters of the run.
-    previous : ChainState or None
-        Earlier chains to continue.
-    accelerators : Choice
-        The accelerators in use, and why the others are not.
-    group : list of int
-        Indices of the chains of this job.
-    seeds : list of SeedSequence
-        One seed for each chain of the job.
-    """
-
+    #: how to sample, which is the same for all chains
     recipe: Recipe
+    #: the steps of the run, and which of them give draws
     plan: Plan
     settings: Settings
     previous: ChainState | None
+    #: the accelerators in use, and why the others are not
     accelerators: Choice
+    #: indices of the chains of this job
     group: list[int]
+    #: one seed for each chain of the job
     seeds: list[np.random.SeedSequence]
 
     @property
@@ -138,7 +125,7 @@ class Job:
         except RankError as error:
             raise RankError(error.how, self._left(chains, checkpoint)) from error
         if checkpoint is not None and chains.alive:
-            checkpoint.save(chains)
+            checkpoint.save_snapshot()
         return self._result(chains)
 
     def _checkpoint(self) -> Checkpoint:

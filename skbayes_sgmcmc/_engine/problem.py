@@ -47,26 +47,16 @@ class ChainState:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a run samples: the posterior of a model given rows, from earlier chains or anew.
+    """What a run samples: the posterior of a model given rows, from earlier chains or anew."""
 
-    Attributes
-    ----------
-    model : Model
-        Prior and likelihood.
-    data : Data
-        The rows.
-    dtype : torch.dtype
-        Precision of the positions.
-    device : str
-        Device of the positions.
-    previous : ChainState or None
-        Earlier chains to continue, as many and with as many parameters as now.
-    """
-
+    #: prior and likelihood
     model: Model
     data: Data
+    #: precision of the positions
     dtype: torch.dtype
+    #: device of the positions
     device: str
+    #: earlier chains to continue, as many and with as many parameters as now
     previous: ChainState | None = None
 
     @property

@@ -23,29 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Progress of a run at one time.
+    """Progress of a run at one time."""
 
-    Attributes
-    ----------
-    step, n_steps : int
-        Number of steps so far, and of the whole run.
-    nll : callable
-        Returns the negative log likelihood of a row, averaged over the chains' positions; NaN if
-        the model has none.
-    draws : callable
-        Returns the draws (chains, draws, n_kept) so far, and their weights, if any; None if the
-        draws are too many to come from workers.
-    one_mode : bool
-        Whether R-hat of the chains' parameters means something.
-    in_workers : bool
-        Whether the chains run in workers.
-    """
-
+    #: number of steps so far, and of the whole run
     step: int
     n_steps: int
+    #: returns the negative log likelihood of a row, averaged over the chains' positions; NaN if the
+    #: model has none
     nll: Callable[[], float]
+    #: returns the draws (chains, draws, n_kept) so far, and their weights, if any; None if the
+    #: draws are too many to come from workers
     draws: Callable[[], tuple[Array, Array | None] | None]
+    #: whether R-hat of the chains' parameters means something
     one_mode: bool
+    #: whether the chains run in workers
     in_workers: bool = False
 
     @property
@@ -67,15 +58,7 @@ def mean_nll(chains: Chains) -> float:
 
 
 class Board:
-    """A folder where workers on this machine write how far they are, each in a file of its own.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    n_groups : int
-        Number of workers.
-    """
+    """A folder where workers on this machine write how far they are, each in a file of its own."""
 
     def __init__(self, folder: Path, n_groups: int):
         self.folder = folder

@@ -40,38 +40,22 @@ from .target import GRADIENTS, Coordinates, Target
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a run samples.
+    """How a run samples."""
 
-    Attributes
-    ----------
-    target : Target
-        The density, in the coordinates of the run.
-    sampler : Sampler
-        The sampler.
-    cell : Cell
-        Its integrator.
-    minibatches : Minibatches
-        The rows of each step.
-    values : AutoValues
-        The resolved values of "auto".
-    step_size : float or Schedule
-        eta.
-    n_chains : int
-        Number of chains.
-    torch_numbers : bool
-        Whether the run continues chains with random numbers from torch.
-    n_steps : int
-        Number of steps of each chain; 0 while there is no plan.
-    """
-
+    #: the density, in the coordinates of the run
     target: Target
     sampler: Sampler
     cell: Cell
+    #: the rows of each step
     minibatches: Minibatches
+    #: the resolved values of "auto"
     values: AutoValues
+    #: eta
     step_size: Any
     n_chains: int
+    #: whether the run continues chains with random numbers from torch
     torch_numbers: bool = False
+    #: number of steps of each chain; 0 while there is no plan
     n_steps: int = 0
 
     @property

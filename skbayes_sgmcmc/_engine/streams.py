@@ -37,41 +37,27 @@ from .settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What later parts of a stream need to know of earlier ones.
+    """What later parts of a stream need to know of earlier ones."""
 
-    Attributes
-    ----------
-    rows_seen : float
-        The sum of the weights of all rows so far.
-    n_drawn : int
-        Number of draws of each chain so far.
-    values : AutoValues or None
-        The values of "auto" of the last part; of the first one if rows do not become a Gaussian.
-    kept : array of shape (chains, draws, n_kept), or None
-        Draws as positions, if rows become a Gaussian.
-    rows : KeptRows or None
-        Rows that are kept until then.
-    past : Past or None
-        The Gaussian of rows that are no longer kept.
-    complete : bool
-        Whether no class is missing.
-    normal : bool
-        Whether the posterior is normal.
-    warned : bool
-        Whether a warning has said that the Gaussian of earlier rows is used too far away.
-    past_means : tuple of PastMean
-        Means given all rows of some parts.
-    """
-
+    #: the sum of the weights of all rows so far
     rows_seen: float
+    #: number of draws of each chain so far
     n_drawn: int
+    #: the values of "auto" of the last part; of the first one if rows do not become a Gaussian
     values: AutoValues | None = None
+    #: draws (chains, draws, n_kept) as positions, if rows become a Gaussian
     kept: Array | None = None
+    #: rows that are kept until then
     rows: KeptRows | None = None
+    #: the Gaussian of rows that are no longer kept
     past: Past | None = None
+    #: whether no class is missing
     complete: bool = True
+    #: whether the posterior is normal
     normal: bool = False
+    #: whether a warning has said that the Gaussian of earlier rows is used too far away
     warned: bool = False
+    #: means given all rows of some parts
     past_means: tuple[PastMean, ...] = ()
 
     @classmethod
@@ -90,23 +76,14 @@ def remembering(state: ChainState, **changes: Any) -> ChainState:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The run of a part of a stream.
-
-    Attributes
-    ----------
-    run : Run
-        The run.
-    filtered : bool
-        Whether a Gaussian summarises earlier rows.
-    moved : callable or None
-        Function that takes earlier draws (chains, draws, n_kept) to the posterior of now.
-    settled : bool
-        Whether these rows need not be kept, since their Gaussian says the same.
-    """
+    """The run of a part of a stream."""
 
     run: Run
+    #: whether a Gaussian summarises earlier rows
     filtered: bool = False
+    #: function that takes earlier draws (chains, draws, n_kept) to the posterior of now
     moved: Callable[[Array], Array] | None = None
+    #: whether these rows need not be kept, since their Gaussian says the same
     settled: bool = True
 
 
@@ -209,51 +186,33 @@ def _with_falling_step(recipe: Recipe, rows_seen: float) -> Recipe:
 
 @dataclass(frozen=True)
 class StreamCall:
-    """What a run has to know of a stream: its rows are those kept of earlier calls and new ones.
+    """What a run has to know of a stream: its rows are those kept of earlier calls and new ones."""
 
-    Attributes
-    ----------
-    seen : float
-        The sum of the weights of all rows so far, including the new ones.
-    new : int
-        Number of new rows.
-    keep : bool
-        Whether rows can be kept.
-    full : bool
-        Whether there are more rows than can be kept.
-    complete : bool
-        Whether no class is missing, without which nothing is like it will be.
-    """
-
+    #: the sum of the weights of all rows so far, including the new ones
     seen: float
+    #: number of new rows
     new: int
+    #: whether rows can be kept
     keep: bool
+    #: whether there are more rows than can be kept
     full: bool
+    #: whether no class is missing, without which nothing is like it will be
     complete: bool
 
 
 @dataclass(frozen=True)
 class StreamRows:
-    """The rows of a call of a stream: those that were kept of earlier ones, and new ones.
+    """The rows of a call of a stream: those that were kept of earlier ones, and new ones."""
 
-    Attributes
-    ----------
-    rows : KeptRows
-        All of them.
-    earlier : KeptRows or None
-        Those of earlier calls.
-    previous : ChainState or None
-        The chains to continue.
-    keep : bool
-        Whether the new rows are few enough to be kept.
-    n_parameters : int
-        Number of parameters of the model.
-    """
-
+    #: all of them
     rows: KeptRows
+    #: those of earlier calls
     earlier: KeptRows | None
+    #: the chains to continue
     previous: ChainState | None
+    #: whether the new rows are few enough to be kept
     keep: bool
+    #: number of parameters of the model
     n_parameters: int
 
     @classmethod
@@ -293,51 +252,35 @@ def usable(memory: Memory) -> AutoValues | None:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a call knows of earlier ones: the rows that are kept are among its own.
-
-    Attributes
-    ----------
-    call : StreamCall
-        The call.
-    earlier : AutoValues or None
-        The Gaussian of the last call, if draws were those of it. They are moved to that of now.
-    near : array or None
-        Where the mean was, if the posterior was nearly normal.
-    past : Past or None
-        The Gaussian of rows that are no longer kept. None: all are kept.
-    past_means : tuple of PastMean
-        Means given all rows of some calls.
-    warned : bool
-        Whether a warning has said that the Gaussian of earlier rows is used too far away.
-    """
+    """What a call knows of earlier ones: the rows that are kept are among its own."""
 
     call: StreamCall
+    before: Memory
+    #: the Gaussian of the last call, if draws were those of it. They are moved to that of now
     earlier: AutoValues | None = None
-    near: Array | None = None
+    #: the Gaussian of rows that are no longer kept. None: all are kept
     past: Past | None = None
-    past_means: tuple[PastMean, ...] = ()
-    warned: bool = False
 
     @classmethod
     def of(cls, previous: ChainState | None, stream: StreamCall, data: Data) -> Summary | None:
         """None if the rows stand for others, or if the calls before this one kept no summary."""
+        before = Memory.of(previous)
+        values = before.values
         if data.total != stream.seen:
             return None
         if previous is None:
-            return cls(stream)
-        before = Memory.of(previous)
-        values = before.values
+            return cls(stream, before)
         if values is None or values.total is None:
             return None
         past = values.past() if before.rows is None else before.past
         usual = before.complete and _are_draws_of(values, before, previous.theta.shape[1])
-        near = values.center if before.normal else None
-        moving = values if usual else None
-        return cls(stream, moving, near, past, before.past_means, before.warned)
+        return cls(stream, before, values if usual else None, past)
 
     def prior_of(self, model: Model) -> Model:
         """The model with what is known from rows that are no longer kept as its prior."""
-        found: Model = model.with_past(self.past, self.near)
+        values, nearly = self.before.values, self.before.normal
+        near = values.center if values is not None and nearly else None
+        found: Model = model.with_past(self.past, near)
         return found
 
     def brought_along(self, previous: ChainState | None, values: AutoValues) -> ChainState | None:
@@ -349,7 +292,7 @@ class Summary:
     def added_to(self, run: Run, problem: Problem, values: AutoValues) -> Part:
         """A run with what later calls need to know."""
         call, data = self.call, problem.data
-        means = _with_mean(self.past_means, values, call.seen)
+        means = _with_mean(self.before.past_means, values, call.seen)
         model = problem.model
         change = _change_of_curvature(model, data, values) if call.keep else math.inf
         least = 1 if call.full else STREAM.least_parts
@@ -376,8 +319,8 @@ class Summary:
         If the curvature changes by a share ``change`` within a sd, then the gradient of rows whose
         Gaussian is used z sds away is off by about change * z^2 / 2, in 1/sds.
         """
-        if self.past is None or self.warned or not self.call.keep:
-            return self.warned
+        if self.past is None or self.before.warned or not self.call.keep:
+            return self.before.warned
         assert values.center is not None
         distance, _ = self.past.potential(values.center)  # half the square of z
         if distance * change < STREAM.most_stretched:

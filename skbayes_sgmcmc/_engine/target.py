@@ -153,32 +153,13 @@ def _times(matrix: Any, vectors: Tensor) -> Tensor:
 
 
 class Target:
-    """The target density: a model with its data, in given coordinates.
+    """The target density: a model with its data, in given coordinates. None: phi is theta.
 
-    Parameters
-    ----------
-    model : Model
-        Prior and likelihood.
-    data : Data
-        Rows of the model.
-    coordinates : Coordinates or None, default=None
-        The preconditioner. None means that phi is theta.
-    gradient : {"minibatch", "control_variates", "linear_control_variates"}, default="minibatch"
-        Gradient estimator. With "control_variates" (Baker et al. 2019), minibatches estimate the
-        difference from the gradient at ``center``, which is known exactly. With
-        "linear_control_variates", they estimate the difference from a linear function of theta.
-        This function is fitted under the Gaussian approximation that ``coordinates`` and
-        ``temperature`` describe.
-    center : array of shape (n_parameters,) or None, default=None
-        Centre of the control variates.
-    temperature : float, default=1.0
-        T, used only for this approximation.
-    anchor : Anchor or None, default=None
-        Linear control variates, if they are known. None: the model makes those that are needed.
-    dtype : torch.dtype, default=torch.float64
-        Precision of the positions.
-    device : str, default="cpu"
-        Device of the positions.
+    With the gradient estimator "control_variates" (Baker et al. 2019), minibatches estimate the
+    difference from the gradient at ``center`` (n_parameters,), which is known exactly. With
+    "linear_control_variates", they estimate the difference from a linear function of theta. This
+    function is fitted under the Gaussian approximation that ``coordinates`` and ``temperature``
+    describe, unless it is known: ``anchor``. ``dtype`` and ``device`` are those of positions.
     """
 
     def __init__(

@@ -6,35 +6,22 @@ from typing import Any, NamedTuple
 
 
 class Own(NamedTuple):
-    """A number that all rows share.
+    """A number that all rows share."""
 
-    Attributes
-    ----------
-    shift : float
-        The number, or what is added to the next of the likelihood's own parameters.
-    given : bool
-        Whether it is the number.
-    """
-
+    #: the number, or what is added to the next of the likelihood's own parameters
     shift: float
+    #: whether it is the number
     given: bool = False
 
 
 class Compiled(NamedTuple):
-    """A likelihood of one output.
+    """A likelihood of one output."""
 
-    Attributes
-    ----------
-    name : str
-        Name of a function of ``_kernels/slopes.py``.
-    shift, target, weight : float or array of shape (rows,)
-        What is added to predictors, the targets, and factors of the log likelihoods of rows.
-    own : tuple of Own
-        The numbers that all rows share.
-    """
-
+    #: name of a function of ``_kernels/slopes.py``
     name: str
+    #: what is added to predictors, the targets, and factors of log likelihoods: numbers, or (rows,)
     shift: Any
     target: Any
     weight: Any = 1.0
+    #: the numbers that all rows share
     own: tuple[Own, ...] = ()

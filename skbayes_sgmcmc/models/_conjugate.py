@@ -44,15 +44,10 @@ DIFFERENCE = 1e-3
 
 
 class NormalConditionals(Conditionals):
-    """Exact conditional draws for all rows of a data set.
+    """Exact conditional draws for all rows of a data set, with fields "x", "y" and maybe "offset".
 
-    Parameters
-    ----------
-    model : GLMModel
-        A model with normal noise and a normal prior. If its noise is not given, theta ends with
-        log(sigma / ``TYPICAL_NOISE``), which have standard normal priors.
-    data : Data
-        Rows with the fields "x", "y" and perhaps "offset".
+    The model has normal noise and a normal prior. If its noise is not given, theta ends with
+    log(sigma / ``TYPICAL_NOISE``), which have standard normal priors.
     """
 
     rng: ChainRandom

@@ -13,14 +13,9 @@ from .._arrays import Array
 
 
 class Constant:
-    """An array of a model that its steps need on the device of the chains.
+    """An array of a model, which must not change, that its steps need on the device of the chains.
 
     The tensor is kept for the next step: sending an array to a GPU means waiting for the GPU.
-
-    Parameters
-    ----------
-    values : array
-        The array, which must not change.
     """
 
     def __init__(self, values: Array):

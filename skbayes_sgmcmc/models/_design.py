@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
 from .._data.fields import Field
-from .._data.read_ahead import read_ahead
 from .._data.rows import StoredCSR, StoredRows
 from .._data.sending import sent
 from .._draws.storage import dtype_name
@@ -154,28 +154,15 @@ class DenseDesign(_Dense):
         return DenseDesign(self.x[chosen])
 
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
-        for start in range(0, self.shape[0], LIMITS.block_rows):
-            rows = slice(start, start + LIMITS.block_rows)
+        for rows in gen_batches(self.shape[0], LIMITS.block_rows):
             yield rows, self.x[rows].cpu().numpy()
 
 
 class StoredDesign(_Dense):
     """All rows of a dense matrix that stays where it is, in memory or in a file.
 
-    Rows get their column of ones, their factors and their precision when they are read.
-
-    Parameters
-    ----------
-    source : StoredRows
-        The rows.
-    dtype : torch.dtype
-        Precision of the design.
-    device : str
-        Device of the minibatches.
-    intercept : bool
-        Whether a last column of ones is added.
-    factor : array of shape (rows,) or None, default=None
-        What rows are multiplied by.
+    When they are read, rows get their precision, a last column of ones if ``intercept``, and are
+    multiplied by their ``factor`` (rows,), if there is one. ``device`` is that of minibatches.
     """
 
     def __init__(
@@ -227,9 +214,7 @@ class StoredDesign(_Dense):
         return out
 
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
-        starts = range(0, self.shape[0], LIMITS.block_rows)
-        parts = (slice(start, min(start + LIMITS.block_rows, self.shape[0])) for start in starts)
-        yield from read_ahead(self.source.__getitem__, parts, ahead=self.ahead)
+        return self.source.blocks(LIMITS.block_rows)
 
     def completed_blocks(self) -> Iterator[tuple[slice, Array]]:
         for rows, x in self._stored_blocks():
@@ -327,9 +312,7 @@ class SparseDesign(Field):
         return SparseDesign(self._taken(chosen), self.dtype, self.device)
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
-        n_rows = LIMITS.block_rows if n_rows is None else n_rows
-        for start in range(0, self.shape[0], n_rows):
-            rows = slice(start, start + n_rows)
+        for rows in gen_batches(self.shape[0], n_rows or LIMITS.block_rows):
             yield rows, self._taken(rows)
 
     def moved_squares(self, w: Array) -> Array:

@@ -147,13 +147,7 @@ class CurvedModel(Model):
 
 
 class WhitenedGaussian(Tuning):
-    """Tuning for nearly Gaussian posteriors, in coordinates with the covariance I/N.
-
-    Parameters
-    ----------
-    model : CurvedModel
-        The model.
-    """
+    """Tuning for nearly Gaussian posteriors, in coordinates with the covariance I/N."""
 
     model: CurvedModel
     #: more than elsewhere, because chains with momentum need fewer steps than with minibatches

@@ -9,40 +9,30 @@ is given or learned, as that of the features is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from ..priors.factorised import Normal
-from ._coefficient_priors import CoefficientPrior, NormalParts, coefficient_prior
+from ._coefficient_priors import CoefficientPrior, JoinedPriors, coefficient_prior
 
 
 @dataclass(frozen=True)
 class GroupTerm:
-    """Effects that share one scale: an intercept, or the slope of one feature, for each group.
+    """Effects that share one scale: an intercept, or the slope of one feature, for each group."""
 
-    Attributes
-    ----------
-    name : str
-        What the groups are, and the feature if the term is a slope: the draws of the effects are
-        called "effect_<name>", and those of their sd "sd_<name>".
-    n_groups : int
-        Number of groups.
-    scale : float or LearnedScale
-        Prior sd of the effects in multiples of ``unit``, or its hyperprior.
-    unit : float, default=1.0
-        Unit of the effects: one over the sd of the feature, if the term is a slope.
-    """
-
+    #: what the groups are, and the feature if the term is a slope: the draws of the effects are
+    #: called "effect_<name>", and those of their sd "sd_<name>"
     name: str
+    #: number of groups
     n_groups: int
+    #: prior sd of the effects in multiples of ``unit``, or its hyperprior
     scale: Any
+    #: unit of the effects: one over the sd of the feature, if the term is a slope
     unit: float = 1.0
 
     def prior(self) -> CoefficientPrior:
@@ -51,38 +41,24 @@ class GroupTerm:
         return coefficient_prior(Normal(), self.scale, np.full(self.n_groups, self.unit), 1, 0)
 
 
-class GroupedCoefficients:
+class GroupedCoefficients(JoinedPriors):
     """The prior of group effects, followed by that of the features' coefficients.
 
-    It has the methods of the priors of ``_coefficient_priors.py``, and each applies the method
-    of that name to the parts.
-
-    Parameters
-    ----------
-    terms : sequence of GroupTerm
-        The group effects.
-    features : FixedScales or LearnedScales
-        Prior of the features' coefficients, the intercept and its own parameters.
+    ``features`` is the prior of these, of the intercept and of its own parameters.
     """
 
-    linear_form = None
+    named_rates = None
     isotropic = False
     normal = None
     precision = None
 
     def __init__(self, terms: Sequence[GroupTerm], features: CoefficientPrior):
         self.terms, self.features = terms, features
-        priors = [term.prior() for term in terms]
-        ends = np.cumsum([0, *(term.n_groups for term in terms)])
-        self.parts: list[tuple[slice, CoefficientPrior]] = [
-            (slice(int(a), int(b)), prior)
-            for a, b, prior in zip(ends[:-1], ends[1:], priors, strict=True)
-        ]
-        self.parts.append((slice(int(ends[-1]), None), features))
+        each = [*(term.prior() for term in terms), features]
+        super().__init__(each, np.cumsum([term.n_groups for term in terms]).tolist())
         #: names that the parts' own draws have in the model
         self.names = [f"sd_{term.name}" for term in terms] + ["scale"]
         self.effects = [f"{what}_{term.name}" for term in terms for what in ("effect", "sd")]
-        each = [*priors, features]
         self.smooth = all(prior.smooth for prior in each)
         self.tails = max(prior.tails for prior in each)
         self.shapes = features.shapes
@@ -91,13 +67,6 @@ class GroupedCoefficients:
             for name, prior in zip(self.names, each, strict=True)
             for shape in prior.recorded.values()
         }
-        self.typical = np.concatenate([prior.typical for prior in each])
-        self.normal_parts = NormalParts.joined([prior.normal_parts for prior in each])
-
-    def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
-        """Every part's prior, and its coordinates of arrays with theta on the last axis."""
-        for part, prior in self.parts:
-            yield (prior, *(array[..., part] for array in arrays))
 
     # draws of the scales --------------------------------------------------------------------------
 
@@ -125,28 +94,3 @@ class GroupedCoefficients:
             if f"sd_{term.name}" in parts:
                 parts[f"sd_{term.name}"] = parts[f"sd_{term.name}"] * term.unit
         return self.features.unpack(parts)
-
-    # densities ------------------------------------------------------------------------------------
-
-    def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
-        for prior, own, gradient in self._split(theta, out):
-            prior.gradient(own, gradient, scale)
-
-    def log_density(self, theta: Tensor) -> Tensor:
-        return torch.stack([prior.log_density(own) for prior, own in self._split(theta)]).sum(0)
-
-    def expected_potential(self, mean: Array, sd: Array) -> float:
-        return sum(prior.expected_potential(m, s) for prior, m, s in self._split(mean, sd))
-
-    def expected_gradient(self, mean: Array, sd: Array) -> Array:
-        return np.concatenate([p.expected_gradient(m, s) for p, m, s in self._split(mean, sd)])
-
-    def expected_curvature(self, mean: Array, sd: Array) -> tuple[Array, Array]:
-        diagonal, columns = [], []
-        for part, prior in self.parts:
-            c, V = prior.expected_curvature(mean[part], sd[part])
-            whole = np.zeros((len(mean), V.shape[1]))
-            whole[part] = V
-            diagonal.append(c)
-            columns.append(whole)
-        return np.concatenate(diagonal), np.hstack(columns)

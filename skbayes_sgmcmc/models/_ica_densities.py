@@ -29,13 +29,7 @@ NORMAL = int(np.flatnonzero(SHAPES == 0.0)[0])
 
 
 class Densities:
-    """The densities of the sources.
-
-    Parameters
-    ----------
-    shapes : array of shape (d,)
-        The shape s of each component.
-    """
+    """The densities of the sources, for the shape s of each component, (d,)."""
 
     def __init__(self, shapes: Array):
         self.shapes = shapes

@@ -41,11 +41,6 @@ class MetricGaussian(WhitenedGaussian):
     """Tuning for nearly Gaussian posteriors of models with a metric.
 
     Samplers that do not use the metric are tuned as in the base class.
-
-    Parameters
-    ----------
-    model : MetricModel
-        The model.
     """
 
     model: MetricModel

@@ -17,16 +17,11 @@ class Past:
 
     Assumed-density filtering (Opper 1998; Broderick et al. 2013): the posterior given earlier rows
     is replaced by its Gaussian approximation, which is the prior of the next rows.
-
-    Attributes
-    ----------
-    center : array of shape (n_parameters,)
-        Mean.
-    precision : array of shape (n_parameters, n_parameters)
-        Inverse of the covariance.
     """
 
+    #: mean, (n_parameters,)
     center: Array
+    #: inverse of the covariance, (n_parameters, n_parameters)
     precision: Array
 
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:

@@ -59,26 +59,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Anchor:
-    """Control variates of a likelihood gradient and their exact sum over all rows.
+    """Control variates of a likelihood gradient and their exact sum over all rows."""
 
-    Attributes
-    ----------
-    fields : dict of str to Tensor
-        Fields with one entry for each row, which batches will carry.
-    gradient : array of shape (n_parameters,)
-        Weighted sum of the control variates over all rows at the centre.
-    hessian : array of shape (n_parameters, n_parameters) or None
-        Slope of this sum in theta - center. None for constant control variates.
-    rows : dict of str to Tensor, default={}
-        Other figures of each row, so that ``walls`` and ``remainders`` need not read the rows.
-    center : array of shape (n_parameters,) or None, default=None
-        Their centre, if it is not that of the coordinates.
-    """
-
+    #: fields with one entry for each row, which batches will carry
     fields: dict[str, Tensor]
+    #: weighted sum of the control variates over all rows at the centre, (n_parameters,)
     gradient: Array
+    #: slope of this sum in theta - center, (n_parameters, n_parameters); None for constant
+    #: control variates
     hessian: Array | None
+    #: other figures of each row, so that ``walls`` and ``remainders`` need not read the rows
     rows: dict[str, Tensor] = field(default_factory=dict)
+    #: their centre (n_parameters,), if it is not that of the coordinates
     center: Array | None = None
 
     def known_rows(self, data: Data) -> Data:
@@ -89,39 +81,12 @@ class Anchor:
 
 
 @dataclass
-class LinearForm:
-    """The likelihood prod_i sigmoid(-theta'x_i)^w_i with a factorised prior of given rates.
-
-    Attributes
-    ----------
-    design : Design
-        The rows x_i, signed by their labels.
-    rates : array of shape (n_parameters,)
-        Rates of the prior.
-    prior : {"normal", "laplace"}
-        Name of the prior.
-    """
-
-    design: Any
-    rates: Array
-    prior: str
-
-
-@dataclass
 class LinearRows:
-    """Rows of one linear predictor theta'x_i + shift_i, whose likelihood has compiled slopes.
+    """Rows of one linear predictor theta'x_i + shift_i, whose likelihood has compiled slopes."""
 
-    Attributes
-    ----------
-    design : Design
-        The rows x_i, in memory.
-    likelihood : Compiled
-        The likelihood, with the shifts, targets and weights of all rows.
-    prior : NormalParts
-        The prior of theta.
-    """
-
+    #: the rows x_i, in memory
     design: Any
+    #: the likelihood, with the shifts, targets and weights of all rows
     likelihood: Compiled
     prior: NormalParts
 
@@ -408,8 +373,12 @@ class Model:
         """
         return None
 
-    def linear_form(self, data: Data) -> LinearForm | None:
-        """The potential as a function of linear predictors, for the compiled kernel; else None."""
+    @property
+    def signed_prior(self) -> tuple[str, Array] | None:
+        """Name and rates of the prior, if p = sigmoid(-theta'x) of the rows x, for compiled steps.
+
+        The name is "normal" or "laplace". None if the likelihood or the prior is another one.
+        """
         return None
 
     def linear_rows(self, data: Data) -> LinearRows | None:
@@ -467,4 +436,4 @@ def named_blocks(draws: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
     return {name: part.reshape((*draws.shape[:-1], *shape)) for (name, shape), part in parts}
 
 
-__all__ = ["Anchor", "LinearForm", "Metric", "Model"]
+__all__ = ["Anchor", "Metric", "Model"]

@@ -37,49 +37,32 @@ if TYPE_CHECKING:
 
 @dataclass
 class AutoValues:
-    """The resolved values of the "auto" parameters, as plain arrays that can be stored.
-
-    Attributes
-    ----------
-    gradient : str
-        Gradient estimator.
-    init : str or array
-        Starting positions of the chains.
-    center : array of shape (P,) or None
-        Centre of the coordinates and of the control variates.
-    root : array of shape (P, P) or (P,), or None
-        Root of the preconditioner.
-    few : tuple of arrays of shape (P, r) and (r,), or None
-        V and c, if a root (P,) stands for diag(root) (1 - V diag(c) V').
-    step_size : float or None
-        eta. None if the user gave a step size.
-    batch_size : int or None
-        Number of rows in a minibatch, if the tuning has determined it along with the step size.
-    relaxation : float or None
-        Number of steps until the slowest direction of a chain forgets its position, if it was
-        measured.
-    spacing : float or None
-        Number of steps between two nearly independent draws, where the posterior is nearly normal.
-    least_burn_in : int or None
-        Smallest number of steps of the burn-in, where the tuning has one for the run.
-    total : float or None
-        N of the coordinates of a stream that is summarised by a Gaussian: centre, and root over the
-        root of N.
-    anchor : Anchor or None
-        Control variates, if the search for the coordinates has made them. They are not stored.
-    """
+    """The resolved values of the "auto" parameters, as plain arrays that can be stored."""
 
     gradient: str
+    #: starting positions of the chains
     init: Any
+    #: centre (P,) of the coordinates and of the control variates
     center: Array | None = None
+    #: root of the preconditioner, (P, P) or (P,)
     root: Array | None = None
+    #: V (P, r) and c (r,), if a root (P,) stands for diag(root) (1 - V diag(c) V')
     few: tuple[Array, Array] | None = None
+    #: eta. None if the user gave a step size
     step_size: float | None = None
+    #: number of rows in a minibatch, if the tuning has determined it along with the step size
     batch_size: int | None = None
+    #: number of steps until the slowest direction of a chain forgets its position, if it was
+    #: measured
     relaxation: float | None = None
+    #: number of steps between two nearly independent draws, where the posterior is nearly normal
     spacing: float | None = None
+    #: smallest number of steps of the burn-in, where the tuning has one for the run
     least_burn_in: int | None = None
+    #: N of the coordinates of a stream that is summarised by a Gaussian: centre, and root over the
+    #: root of N
     total: float | None = None
+    #: control variates, if the search for the coordinates has made them. They are not stored
     anchor: Anchor | None = None
 
     def rows(self, data: Data) -> Data:
@@ -114,26 +97,15 @@ STEP_REMEDY = "give a number, or sampler='mclmc', which finds its step size"
 
 @dataclass(frozen=True)
 class Request:
-    """What "auto" depends on, besides the model and the rows.
-
-    Attributes
-    ----------
-    sampler : Sampler
-        The sampler.
-    cell : Cell
-        Its row of the table, which has step sizes (see ``samplers.Cell``).
-    temperature : float
-        T of the first step.
-    settings : Settings
-        The parameters of the run.
-    more_rows : bool
-        Whether later runs bring other rows, which rules out control variates.
-    """
+    """What "auto" depends on, besides the model and the rows."""
 
     sampler: Sampler
+    #: its row of the table, which has step sizes (see ``samplers.Cell``)
     cell: Cell
+    #: T of the first step
     temperature: float
     settings: Any
+    #: whether later runs bring other rows, which rules out control variates
     more_rows: bool = False
 
 

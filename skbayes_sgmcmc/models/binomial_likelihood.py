@@ -21,12 +21,7 @@ class Binomial(Likelihood):
         p(y|f) = \binom{n}{y} p^y (1 - p)^{n - y},\quad p = \frac{1}{1 + e^{-(f + c)}}
 
     The trials n of a row are known: they are the second column of its targets and, in
-    :meth:`predictive`, the second output.
-
-    Parameters
-    ----------
-    typical : array of shape (1,)
-        Typical probability of a success, c = logit(typical).
+    :meth:`predictive`, the second output. c is the logit of the typical probability, (1,).
     """
 
     n_outputs = 1

@@ -19,12 +19,9 @@ TYPICAL_DISPERSION = 0.3
 
 
 class LogMean(Likelihood):
-    """Base class of likelihoods with a logarithmic link.
+    """Base class of likelihoods with a logarithmic link, for typical means m (n_outputs,).
 
-    Parameters
-    ----------
-    typical : array of shape (n_outputs,)
-        Typical means m. With the mean of the targets, f = 0 predicts this mean.
+    With the mean of the targets, f = 0 predicts this mean.
     """
 
     def __init__(self, typical: Array):

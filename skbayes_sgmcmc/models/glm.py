@@ -33,7 +33,7 @@ from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_block
 from ._conjugate import NormalConditionals
 from ._group_priors import GroupTerm
 from ._merged_rows import merged_rows
-from ._protocol import Anchor, LinearForm, LinearRows
+from ._protocol import Anchor, LinearRows
 from ._quadrature import Rule, gauss, product, third_degree
 from .likelihoods import Gaussian, Likelihood
 from .linear import LinearModel
@@ -137,9 +137,6 @@ class GLMModel(LinearModel):
         for name in parts.keys() & self.coefficient_prior.effects:
             parts[name] = encode(self.scale * decode(parts[name]), draws.dtype)
         return parts
-
-    def linear_form(self, data: Data) -> LinearForm | None:
-        return None
 
     def linear_rows(self, data: Data) -> LinearRows | None:
         fields = data.fields

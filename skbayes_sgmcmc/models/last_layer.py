@@ -127,12 +127,8 @@ class LogisticHead(HeadModel, RotatedLogisticModel):
 class RegressionHead(HeadModel, GLMModel):
     """A generalised linear model of one or more targets as the last layer of a network.
 
-    Parameters
-    ----------
-    layer, prior, prior_scale
-        As for :class:`LogisticHead`, without an exception for two outputs.
-    likelihood : Likelihood
-        Likelihood of the targets given the layer's outputs.
+    Parameters are as for :class:`LogisticHead`, without an exception for two outputs, and the
+    likelihood of the targets given the layer's outputs.
     """
 
     def __init__(

@@ -175,12 +175,8 @@ class Categorical(Likelihood):
 class Categoricals(Likelihood):
     """Product of categorical distributions, each with the softmax of its own outputs.
 
-    Targets y (rows, targets) are class indices.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Number of classes of each target. The outputs of a target follow those of the one before it.
+    Targets y (rows, targets) are class indices. ``sizes`` are their numbers of classes. The outputs
+    of a target follow those of the one before it.
     """
 
     bounded_slopes = True
@@ -222,13 +218,8 @@ class Categoricals(Likelihood):
 class Gaussian(Likelihood):
     r"""Normal noise, with one standard deviation for each output that all rows share.
 
-    Parameters
-    ----------
-    n_outputs : int
-        Number of outputs k.
-    noise : array of shape (n_outputs,) or None
-        Standard deviations. None infers them, as the parameters
-        ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``.
+    Unless these are given, as ``noise`` (n_outputs,), they are inferred, as the parameters
+    ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``.
     """
 
     def __init__(self, n_outputs: int, noise: Array | None):
@@ -367,14 +358,8 @@ class LinearAbove(Likelihood):
         \mu = m\, e^f \text{ for } f \le b,\quad \mu = m\, e^b (1 + f - b) \text{ for } f > b
 
     Where rows are few, nothing bounds f from above. With :math:`e^f` everywhere, single draws were
-    thousands of times the others, and made the predictive sd.
-
-    Parameters
-    ----------
-    given : Likelihood
-        The likelihood with :math:`\mu = m\, e^f`.
-    bend : array of shape (n_outputs,)
-        The outputs b.
+    thousands of times the others, and made the predictive sd. ``given`` is the likelihood with
+    :math:`\mu = m\, e^f`, and ``bend`` the outputs b, (n_outputs,).
     """
 
     def __init__(self, given: Likelihood, bend: Array):

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import scipy.linalg
 import scipy.optimize
 import torch
 from torch import Tensor
@@ -29,20 +28,20 @@ from ._auto import AUTO
 from ._blocks import joined_over_blocks, summed_over_blocks
 from ._coefficient_priors import (
     CoefficientPrior,
+    FixedScales,
+    JoinedPriors,
     LearnedScales,
-    NormalParts,
     SampledScale,
     coefficient_prior,
 )
 from ._compiled import Compiled
-from ._constants import Constant
 from ._design import DenseDesign, Design, SparseDesign, make_design
 from ._gaussian_tuning import Fitted
 from ._group_priors import GroupedCoefficients, GroupTerm
 from ._linalg import few_directions, inverse_root, less_outer
 from ._margins import WalledModel
 from ._past import Past
-from ._protocol import Anchor, LinearForm, LinearRows
+from ._protocol import Anchor, LinearRows
 from .row_space import RowSpace
 
 MAX_FIXED_POINT_STEPS = 15
@@ -126,9 +125,13 @@ class LinearModel(WalledModel):
         #: how many coordinates linear predictors do not use; needed at every step
         self.n_others = self.n_parameters - self.n_used
         self.own_prior = Normal() if own_prior is None else own_prior
-        self._own_rates = Constant(np.ones(self.n_parameters - self.n_linear))
+        #: the prior of all parameters
+        self.prior: CoefficientPrior | JoinedPriors = bound
+        if self.n_parameters > self.n_linear:
+            of_own = FixedScales(self.own_prior, 1.0, self.n_parameters - self.n_linear, 1, 0)
+            self.prior = JoinedPriors([bound, of_own], [self.n_linear])
         #: typical distances of the parameters from zero
-        self.typical = np.concatenate([bound.typical, self._own_rates.values])
+        self.typical = self.prior.typical
 
     def in_space_of(self, X: Any, weight: Array | None) -> Self:
         """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X.
@@ -205,49 +208,24 @@ class LinearModel(WalledModel):
     # prior ----------------------------------------------------------------------------------------
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
-        if self.past is not None:
-            self.past.gradient(theta, out, scale)
-            return
-        n = self.n_linear
-        if n == theta.shape[1]:
-            self.coefficient_prior.gradient(theta, out, scale)
-            return
-        self.coefficient_prior.gradient(theta[:, :n], out[:, :n], scale)
-        self.own_prior.gradient(theta[:, n:], self._own_rates.like(theta, scale), out[:, n:])
+        known = self.prior if self.past is None else self.past
+        known.gradient(theta, out, scale)
 
     def log_prior(self, theta: Tensor) -> Tensor:
-        if self.past is not None:
-            return self.past.log_density(theta)
-        n = self.n_linear
-        own = self.own_prior.log_density(theta[:, n:], self._own_rates.like(theta))
-        return self.coefficient_prior.log_density(theta[:, :n]) + own
+        known = self.prior if self.past is None else self.past
+        return known.log_density(theta)
 
     def _prior_potential(self, theta: Array, sd: Array) -> tuple[float, Array]:
         """-log p(theta), averaged over N(theta, sd^2), and its gradient."""
         if self.past is not None:
             return self.past.potential(theta)
-        n, prior, own = self.n_linear, self.coefficient_prior, self.own_prior
-        of_own = theta[n:], sd[n:], self._own_rates.values
-        value = prior.expected_potential(theta[:n], sd[:n]) + own.expected_potential(*of_own)
-        slope = prior.expected_gradient(theta[:n], sd[:n]), own.expected_gradient(*of_own)
-        return value, np.concatenate(slope)
-
-    def _prior_curvature(self, theta: Array, sd: Array) -> tuple[Array, Array]:
-        """A diagonal c and columns V: the prior's expected Hessian is diag(c) - V V'."""
-        n = self.n_linear
-        curvature, columns = self.coefficient_prior.expected_curvature(theta[:n], sd[:n])
-        if n == len(theta):
-            return curvature, columns
-        own = self.own_prior.expected_curvature(theta[n:], sd[n:], self._own_rates.values)
-        down = np.diag(np.sqrt(np.maximum(-own, 0.0)))[:, own < 0.0]
-        columns = scipy.linalg.block_diag(columns, down)
-        return np.concatenate([curvature, np.maximum(own, 0.0)]), columns
+        return self.prior.expected_potential(theta, sd), self.prior.expected_gradient(theta, sd)
 
     def prior_hessian(self, theta: Array) -> Array:
         """Diagonal of the prior's curvature, averaged over typical distances."""
         if self.past is not None:
             return self.past.precision.diagonal().copy()
-        return self._prior_curvature(theta, self.typical)[0]
+        return self.prior.expected_curvature(theta, self.typical)[0]
 
     def prior_hessian_times(self, theta: Array, vector: Array) -> Array:
         if self.past is not None:
@@ -257,7 +235,7 @@ class LinearModel(WalledModel):
             image = self.prior_hessian(theta) * vector
             image[:n] = prior.hessian_times(theta[:n], self.typical[:n], vector[:n])
             return image
-        curvature, columns = self._prior_curvature(theta, self.typical)
+        curvature, columns = self.prior.expected_curvature(theta, self.typical)
         return np.asarray(curvature * vector - columns @ (columns.T @ vector))
 
     def prior_curvature(self) -> float:
@@ -273,20 +251,9 @@ class LinearModel(WalledModel):
         found[:n, :n] = (design.gram(np.ones(data.n_rows)) != 0.0) | np.eye(n, dtype=bool)
         return found
 
-    def linear_form(self, data: Data) -> LinearForm | None:
-        form = self.coefficient_prior.linear_form
-        return (
-            None
-            if form is None or self.past is not None
-            else LinearForm(data.fields["x"], form[1], form[0])
-        )
-
     def _rows(self, data: Data, likelihood: Compiled | None) -> LinearRows | None:
         """:meth:`linear_rows` with this likelihood, whose weights multiply the rows' own."""
-        design, of_own = data.fields["x"], None
-        if type(self.own_prior) is Normal:
-            of_own = NormalParts.given(self._own_rates.values)
-        prior = NormalParts.joined([self.coefficient_prior.normal_parts, of_own])
+        design, prior = data.fields["x"], self.prior.normal_parts
         known = self.k == 1 and self.past is None and type(design) in (DenseDesign, SparseDesign)
         if likelihood is None or prior is None or not known:
             return None
@@ -481,7 +448,7 @@ class LinearModel(WalledModel):
         """
         if self.past is not None:
             return np.asarray(hessian + self.past.precision)
-        diagonal, columns = self._prior_curvature(theta, sd)
+        diagonal, columns = self.prior.expected_curvature(theta, sd)
         hessian[np.diag_indices_from(hessian)] += diagonal
         return less_outer(hessian, columns, 0.95)
 

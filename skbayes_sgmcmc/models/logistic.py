@@ -30,7 +30,7 @@ from ..priors.factorised import Prior
 from ._blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ._compiled import Compiled
 from ._constants import Constant
-from ._protocol import Anchor, LinearForm, LinearRows
+from ._protocol import Anchor, LinearRows
 from ._sigmoid_means import normal_nodes, sigmoid, sigmoid_means
 from .likelihoods import elementwise_softmax
 from .linear import LinearModel
@@ -396,8 +396,10 @@ class LogisticModel(LinearModel):
     def linear_rows(self, data: Data) -> LinearRows | None:
         return self._rows(data, Compiled("shares", 0.0, 0.0))  # rows are signed by their labels
 
-    def linear_form(self, data: Data) -> LinearForm | None:
-        return None if self.k > 1 else super().linear_form(data)
+    @property
+    def signed_prior(self) -> tuple[str, Array] | None:
+        plain = self.k == 1 and self.past is None
+        return self.coefficient_prior.named_rates if plain else None
 
 
 def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:

@@ -47,6 +47,8 @@ NODES, WEIGHTS = gauss(6)
 class Moments:
     """Base class of predictions from moments, block by block."""
 
+    #: largest variance of a logit, or of one relative to the others, while probabilities are right
+    #: to about ``TOLERANCE``; 0 if they are not even for the smallest that was tried
     largest: float
     n_classes: int
 
@@ -65,20 +67,9 @@ class Moments:
 
 
 class LogitMoments(Moments):
-    """Means and variances of logits over the draws of coefficients and intercept.
+    """Means and variances of logits over the draws (n_draws, n_features + 1).
 
-    Parameters
-    ----------
-    draws : array of shape (n_draws, n_features + 1)
-        Coefficients and intercepts.
-    weights : array of shape (n_draws,) or None
-        Normalised weights of the draws. None: all are equal.
-
-    Attributes
-    ----------
-    largest : float
-        Largest variance of a logit while probabilities are right to about ``TOLERANCE``; 0 if they
-        are not even for the smallest that was tried.
+    They are those of coefficients and intercept, with normalised weights; None: all are equal.
     """
 
     n_classes = 2

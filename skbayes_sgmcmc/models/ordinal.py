@@ -42,6 +42,9 @@ GAP_SD = 2.0
 class GapPrior(Prior):
     """Prior of g for a gap d log(1 + e^g) that has a log-normal prior with the median d."""
 
+    def rates(self, scale: Array) -> Array:
+        return np.ones_like(scale)  # there are no other scales than that of the gap
+
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         constant = math.log(GAP_SD) + 0.5 * math.log(2.0 * math.pi)
         return -constant * rates.sum() - self.potential(theta, rates)
@@ -78,13 +81,7 @@ def _prior_slope(g: Tensor) -> Tensor:
 
 
 class CumulativeLogit(Likelihood):
-    """Classes 0, 1, ... in their order, given the predictor f. Targets are class indices.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of classes K, at least 2.
-    """
+    """Classes 0 to K - 1 in their order, given the predictor f. Targets are class indices."""
 
     n_outputs = 1
     own_prior = GapPrior()
@@ -208,12 +205,7 @@ class OrdinalModel(GLMModel):
 class OrdinalOutputs(nn.Module):
     """Log probabilities of the classes as a torch module, for ``torch.export`` and ONNX.
 
-    Parameters
-    ----------
-    coef : Tensor of shape (draws, n_features)
-        Coefficients.
-    cutpoints : Tensor of shape (draws, n_classes - 1)
-        Cut points.
+    Coefficients are (draws, n_features), and cut points (draws, n_classes - 1).
     """
 
     coef: Tensor

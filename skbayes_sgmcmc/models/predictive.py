@@ -40,10 +40,10 @@ LARGEST_RATE = 1e15
 class Predictive:
     """Base class of the families: one distribution for every draw, row and target.
 
-    A family is a dataclass; its fields are its parameters. They have shape (draws, rows, targets),
-    where rows or targets may have length 1. ``mean`` and ``variance`` must also work with torch
-    tensors, so they can only use operators and methods that arrays and tensors share. The other
-    methods are for arrays only.
+    A family is a dataclass; its fields are its parameters, arrays or tensors. They have shape
+    (draws, rows, targets), where rows or targets may have length 1. ``mean`` and ``variance`` must
+    also work with torch tensors, so they can only use operators and methods that arrays and tensors
+    share. The other methods are for arrays only.
     """
 
     #: whether the targets are whole numbers; or else, whether their least one has a probability
@@ -106,17 +106,11 @@ class Predictive:
 
 @dataclass
 class Normal(Predictive):
-    """Normal distributions.
+    """Normal distributions."""
 
-    Parameters
-    ----------
-    loc : array or Tensor of shape (draws, rows, targets)
-        Means.
-    sd : array or Tensor of shape (draws, rows, targets), or with rows of length 1
-        Standard deviations.
-    """
-
+    #: means
     loc: Any
+    #: standard deviations
     sd: Any
 
     def mean(self) -> Any:
@@ -146,19 +140,13 @@ class StudentT(Predictive):
 
     The mean exists for more than one degree of freedom. The variance,
     :math:`\mathrm{scale}^2\, \nu / (\nu - 2)`, is infinite up to two of them.
-
-    Parameters
-    ----------
-    loc : array or Tensor of shape (draws, rows, targets)
-        Centres.
-    scale : array or Tensor of shape (draws, rows, targets), or with rows of length 1
-        Scales.
-    df : array or Tensor of shape (draws, rows, targets), or with rows or targets of length 1
-        Degrees of freedom :math:`\nu`.
     """
 
+    #: centres
     loc: Any
+    #: scales
     scale: Any
+    #: degrees of freedom :math:`\nu`
     df: Any
 
     def mean(self) -> Any:
@@ -194,14 +182,9 @@ class StudentT(Predictive):
 
 @dataclass
 class Poisson(Predictive):
-    """Poisson distributions.
+    """Poisson distributions."""
 
-    Parameters
-    ----------
-    rate : array or Tensor of shape (draws, rows, targets)
-        Means.
-    """
-
+    #: means
     rate: Any
     discrete = True
 
@@ -230,15 +213,9 @@ class NegativeBinomial(Poisson):
 
     A rate has a gamma distribution with the mean :math:`\mu` and the variance
     :math:`\alpha\mu^2`. The variance of a count is therefore :math:`\mu + \alpha\mu^2`.
-
-    Parameters
-    ----------
-    rate : array or Tensor of shape (draws, rows, targets)
-        Means :math:`\mu`.
-    dispersion : array or Tensor of shape (draws, rows, targets), or with rows of length 1
-        Dispersions :math:`\alpha`.
     """
 
+    #: dispersions :math:`\alpha`
     dispersion: Any
 
     def variance(self) -> Any:
@@ -281,17 +258,11 @@ def _summed(term: Array, size: Any, odds: Array, count: Array) -> Array:
 
 @dataclass
 class Gamma(Predictive):
-    r"""Gamma distributions with the mean :math:`\mu` and the variance :math:`\alpha\mu^2`.
+    r"""Gamma distributions with the mean :math:`\mu` and the variance :math:`\alpha\mu^2`."""
 
-    Parameters
-    ----------
-    location : array or Tensor of shape (draws, rows, targets)
-        Means :math:`\mu`.
-    dispersion : array or Tensor of shape (draws, rows, targets), or with rows of length 1
-        Dispersions :math:`\alpha`.
-    """
-
+    #: means :math:`\mu`
     location: Any
+    #: dispersions :math:`\alpha`
     dispersion: Any
 
     def mean(self) -> Any:
@@ -324,21 +295,14 @@ class Gamma(Predictive):
 
 @dataclass
 class Binomial(Predictive):
-    r"""Binomial distributions.
+    """Binomial distributions."""
 
-    Parameters
-    ----------
-    trials : array or Tensor of shape (draws, rows, targets)
-        Numbers of trials.
-    p : array or Tensor of shape (draws, rows, targets)
-        Probabilities of a success.
-    failure : array or Tensor of shape (draws, rows, targets) or None, default=None
-        Probabilities of a failure, which tell how small they are where p is rounded to one. None:
-        one minus p.
-    """
-
+    #: numbers of trials
     trials: Any
+    #: probabilities of a success
     p: Any
+    #: probabilities of a failure, which tell how small they are where p is rounded to one; None:
+    #: one minus p
     failure: Any = None
     discrete = True
 

@@ -37,20 +37,13 @@ from .logistic import LogisticModel
 
 @dataclass
 class FeatureCoordinates:
-    """Coordinates of features: centred and rotated, or in other units.
+    """Coordinates of features: centred and rotated, or in other units."""
 
-    Attributes
-    ----------
-    center : array of shape (n_features,)
-        What is subtracted.
-    axes : array of shape (n_features, n_features) or None
-        Orthonormal columns. None: no rotation.
-    scale : float
-        What centred features are divided by.
-    """
-
+    #: what is subtracted, (n_features,)
     center: Array
+    #: orthonormal columns, (n_features, n_features); None: no rotation
     axes: Array | None
+    #: what centred features are divided by
     scale: float
 
     @classmethod

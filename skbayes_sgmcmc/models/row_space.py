@@ -24,17 +24,11 @@ from .._limits import LIMITS
 
 @dataclass(frozen=True)
 class RowSpace:
-    """Coordinates of the coefficients, for one matrix of features.
+    """Coordinates of the coefficients, for one matrix of features."""
 
-    Attributes
-    ----------
-    units : array of shape (n_features,)
-        Prior sds of the coefficients, for a common scale of 1.
-    axes : array of shape (n_features, rank)
-        V, with orthonormal columns.
-    """
-
+    #: prior sds of the coefficients, for a common scale of 1, (n_features,)
     units: Array
+    #: V, with orthonormal columns, (n_features, rank)
     axes: Array
 
     @classmethod

@@ -41,20 +41,9 @@ TERMS_TOLERANCE = 4e-4
 
 
 class SoftmaxMoments(Moments):
-    """Means and covariances of several classes' logits over the draws.
+    """Means and covariances of logits over the draws (n_draws, n_classes, n_features + 1).
 
-    Parameters
-    ----------
-    draws : array of shape (n_draws, n_classes, n_features + 1)
-        Coefficients and intercepts.
-    weights : array of shape (n_draws,) or None
-        Normalised weights of the draws. None: all are equal.
-
-    Attributes
-    ----------
-    largest : float
-        Largest variance of a relative logit while probabilities are right to about ``TOLERANCE``; 0
-        if they are not even for the smallest that was tried.
+    They are those of coefficients and intercepts, with normalised weights; None: all are equal.
     """
 
     def __init__(self, draws: Array, weights: Array | None):

@@ -59,15 +59,9 @@ class StudentNoise(Gaussian):
     posterior less. :math:`\nu > 2` gives predictions a standard deviation, which is
     :math:`\sigma \sqrt{\nu / (\nu - 2)}`.
 
-    Parameters
-    ----------
-    n_outputs : int
-        Number of outputs k.
-    noise : array of shape (n_outputs,) or None
-        Scales. None infers them, as the parameters ``log_noise`` of :class:`Gaussian`.
-    df : float or None, default=None
-        Degrees of freedom :math:`\nu` of all outputs. None infers them for each output, as the
-        parameters ``log_df`` :math:`= g`.
+    Unless they are given, the scales are inferred as the parameters ``log_noise`` of
+    :class:`Gaussian`, and the degrees of freedom of each output as the parameters ``log_df``
+    :math:`= g`.
     """
 
     def __init__(self, n_outputs: int, noise: Array | None, df: float | None = None):

@@ -226,26 +226,17 @@ def _parts(location: Tensor, sigma: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 @dataclass
 class Times(Predictive):
-    """Distributions of times with the logarithms location + sigma * error.
+    """Distributions of times with the logarithms location + sigma * error."""
 
-    Parameters
-    ----------
-    location : array or Tensor of shape (draws, rows, 1)
-        Locations of their logarithms.
-    sigma : array or Tensor of shape (draws, 1, 1)
-        Scales of their logarithms.
-    average : array or Tensor of shape (draws, rows, 1)
-        Means.
-    ratio : array or Tensor of shape (draws, 1, 1)
-        Variances over squared means.
-    errors : class
-        Distribution of the errors.
-    """
-
+    #: locations of their logarithms, (draws, rows, 1)
     location: Any
+    #: scales of their logarithms, (draws, 1, 1)
     sigma: Any
+    #: means, (draws, rows, 1)
     average: Any
+    #: variances over squared means, (draws, 1, 1)
     ratio: Any
+    #: distribution of the errors
     errors: Any
 
     def mean(self) -> Any:

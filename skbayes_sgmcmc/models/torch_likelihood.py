@@ -197,19 +197,11 @@ class DistributionLikelihood(Likelihood):
 
 @dataclass
 class FromTorch(Predictive):
-    """Distributions that a function of outputs (draws, rows, outputs) returns.
+    """Distributions that a function of outputs (draws, rows, outputs) returns."""
 
-    Parameters
-    ----------
-    outputs : array or Tensor of shape (draws, rows, outputs)
-        Outputs of the network.
-    distribution : callable
-        As for :class:`TorchLikelihood`.
-    n_targets : int
-        Number of targets.
-    """
-
+    #: outputs of the network, (draws, rows, outputs)
     outputs: Any
+    #: as for :class:`TorchLikelihood`
     distribution: Callable[[Tensor], Any]
     n_targets: int
 

@@ -238,20 +238,13 @@ def _rest(j: Tensor, a: Tensor) -> Tensor:
 
 @dataclass
 class CompoundGamma(Predictive):
-    r"""Sums of N amounts with gamma distributions, where N has a Poisson distribution.
+    r"""Sums of N amounts with gamma distributions, where N has a Poisson distribution."""
 
-    Parameters
-    ----------
-    location : array or Tensor of shape (draws, rows, targets)
-        Means :math:`\mu` of the sums.
-    rate : array or Tensor of shape (draws, rows, targets)
-        Means :math:`\lambda` of N.
-    shape : array or Tensor of shape (draws, rows, targets), or with rows of length 1
-        Shapes a of the gamma distributions: 1 / a is the squared coefficient of variation.
-    """
-
+    #: means :math:`\mu` of the sums
     location: Any
+    #: means :math:`\lambda` of N
     rate: Any
+    #: shapes a of the gamma distributions: 1 / a is the squared coefficient of variation
     shape: Any
     has_atom = True
 

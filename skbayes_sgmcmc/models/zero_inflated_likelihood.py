@@ -75,17 +75,11 @@ class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson, NegativeBinomial):
 
 @dataclass
 class ZeroInflated(Predictive):
-    r"""Counts that are zero with the probability :math:`\pi`, and else those of a family.
+    r"""Counts that are zero with the probability :math:`\pi`, and else those of a family."""
 
-    Parameters
-    ----------
-    given : Predictive
-        The family's distributions.
-    zero, other : array or Tensor of shape (draws, rows, targets), or with rows of length 1
-        Probabilities :math:`\pi` and :math:`1 - \pi`.
-    """
-
+    #: the family's distributions
     given: Predictive
+    #: probabilities :math:`\pi` and :math:`1 - \pi`
     zero: Any
     other: Any
     discrete = True

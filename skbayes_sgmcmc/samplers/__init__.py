@@ -73,7 +73,7 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
     "sgld": (
         SGLD,
         {
-            "leimkuhler_matthews": Cell(integrators.leimkuhler_matthews, 0.5, 0.03, most=1.0),
+            "leimkuhler_matthews": Cell(SGLD.leimkuhler_matthews, 0.5, 0.03, most=1.0),
             "euler": Cell(integrators.euler, 0.1, 0.03),
         },
     ),
@@ -89,8 +89,8 @@ TABLE: dict[str, tuple[type[Sampler], dict[str, Cell]]] = {
             "leapfrog": Cell(integrators.leapfrog, 0.1, 1e-3),
         },
     ),
-    "mala": (MALA, {"metropolis": Cell(integrators.metropolis, None)}),
-    "gibbs": (Gibbs, {"conditional": Cell(integrators.conditional, None, whole_chunks=True)}),
+    "mala": (MALA, {"metropolis": Cell(MALA.metropolis, None)}),
+    "gibbs": (Gibbs, {"conditional": Cell(Gibbs.conditional, None, whole_chunks=True)}),
 }
 
 

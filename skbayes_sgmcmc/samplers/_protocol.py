@@ -293,6 +293,20 @@ class Sampler(BaseEstimator):
         return None
 
 
+class Proposing(Sampler):
+    """Base class of samplers that accept or refuse proposals, of which their state counts both."""
+
+    def end_burn_in(self, state: State) -> None:
+        state["accepted"].zero_()
+        state["proposed"].zero_()
+
+    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
+        proposed = state["proposed"]
+        if not proposed.any():
+            return {}
+        return {"acceptance_rate": state["accepted"] / proposed.clamp(min=1.0)}
+
+
 def chain_mean(x: Tensor) -> Tensor:
     """Mean over the parameters of each chain, shape (chains, 1)."""
     return torch.mean(x, dim=1, keepdim=True)

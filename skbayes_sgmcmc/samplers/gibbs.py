@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from .._metric import State
-from ._protocol import Sampler, Step
+from ._protocol import Proposing, Step
 
 
-class Gibbs(Sampler):
+class Gibbs(Proposing):
     """Exact draws from a model's conditional distributions, which use all rows.
 
     There are no step sizes and no gradients. Of this library's models, linear regressions with
@@ -47,13 +47,3 @@ class Gibbs(Sampler):
         lengths = np.diff(starts, append=len(levels)).tolist()
         runs = zip(levels[starts].tolist(), lengths, strict=True)
         return torch.cat([step.conditionals.draw(theta, state, *run) for run in runs], 1)
-
-    def end_burn_in(self, state: State) -> None:
-        state["accepted"].zero_()
-        state["proposed"].zero_()
-
-    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
-        proposed = state["proposed"]
-        if not proposed.any():
-            return {}
-        return {"acceptance_rate": state["accepted"] / proposed.clamp(min=1.0)}

@@ -16,6 +16,9 @@ conditional           Gibbs' draws           no bias
 leapfrog              B½ A B½ O              2 (MCLMC: its B is a turn of u)
 minimal_norm          Bλ A½ B(1-2λ) A½ Bλ O  2, with a smaller constant; two gradients a step
 ====================  =====================  ==============================================
+
+Those of one sampler alone are methods of it: ``leimkuhler_matthews``, ``metropolis``,
+``conditional``.
 """
 
 from __future__ import annotations
@@ -41,22 +44,6 @@ def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     found = sampler.euler(theta, state, step)
     if found is not None:  # a user's own sampler may return the new positions
         theta.copy_(found)
-
-
-def leimkuhler_matthews(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """Take an Euler step that shares its noise with the next one."""
-    sampler.leimkuhler_matthews(theta, state, step)
-
-
-def metropolis(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
-    """Propose, then accept or stay."""
-    sampler.metropolis(theta, state, step)
-
-
-def conditional(sampler: Any, theta: Tensor, state: State, step: Step) -> Tensor:
-    """Draw the positions of a chunk of steps from the model's conditional distributions."""
-    found: Tensor = sampler.conditional(theta, state, step)
-    return found
 
 
 def splitting(sampler: Any, theta: Tensor, state: State, step: Step) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from .._metric import DiagonalMetric, Metric, State
-from ._protocol import Sampler, Step
+from ._protocol import Proposing, Step
 
 
-class MALA(Sampler):
+class MALA(Proposing):
     r"""Metropolis-adjusted Langevin algorithm, the exact reference sampler.
 
     Each step proposes an SGLD step on all data,
@@ -70,13 +70,6 @@ class MALA(Sampler):
         theta.copy_(torch.where(rows, proposal, theta))
         state["g"].copy_(torch.where(rows, g, state["g"]))
         state["u"].copy_(torch.where(accept, u, state["u"]))
-
-    def end_burn_in(self, state: State) -> None:
-        state["accepted"].zero_()
-        state["proposed"].zero_()
-
-    def statistics(self, state: State, step: Step) -> dict[str, Tensor]:
-        return {"acceptance_rate": state["accepted"] / state["proposed"].clamp(min=1.0)}
 
     @staticmethod
     def _metric(theta: Tensor, step: Step) -> Metric:

@@ -40,26 +40,17 @@ class Engine:
 
 @dataclass(frozen=True)
 class Offer:
-    """An accelerator's answer whether it applies to a run.
+    """An accelerator's answer whether it applies to a run."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the accelerator.
-    part : str
-        The part of the run that it would compute. At most one accelerator computes each part.
-    why_not : str or None
-        The reason why it does not apply, in one short sentence. None if it applies.
-    pays : bool
-        Whether it applies and makes the run faster, so that ``compiled="auto"`` takes it.
-    numba : bool
-        Whether it needs numba, which is looked at only before it is taken: importing it takes time.
-    """
-
+    #: name of the accelerator
     name: str
+    #: the part of the run that it would compute. At most one accelerator computes each part
     part: str
+    #: the reason why it does not apply, in one short sentence. None if it applies
     why_not: str | None
+    #: whether it applies and makes the run faster, so that ``compiled="auto"`` takes it
     pays: bool
+    #: whether it needs numba, which is looked at only before it is taken: importing it takes time
     numba: bool = False
 
 

@@ -66,26 +66,18 @@ class LinearMomentum(Accelerator):
 
 
 class Matrix:
-    """The linear function of phi that gives the predictors of rows, and then theta.
-
-    Attributes
-    ----------
-    x : array of shape (dense columns, rows)
-        The columns after the last one that few rows use.
-    places, values : arrays of shape (numbers, rows)
-        Of every row, the other columns that it uses, and their numbers; of some, zeros.
-    shift : array of shape (rows,)
-        What is added.
-    """
+    """The linear function of phi that gives the predictors of rows, and then theta."""
 
     def __init__(self, rows: LinearRows, target: Target):
         coordinates, design = target.coordinates, rows.design
         assert coordinates is not None
         center, n_used = coordinates.center.numpy(), design.shape[1]
         predictors = rows.likelihood.shift + design.times(center[:n_used, None])[:, 0]
+        #: what is added, (rows,)
         self.shift = np.concatenate([predictors, center])
         if coordinates.sparse is None:
             root = coordinates.root.numpy()
+            #: the columns (dense columns, rows) after the last one that few rows use
             self.x = np.vstack([design.times(root[:n_used]), root]).T
             few = sp.csr_matrix((len(self.shift), 0))
         else:
@@ -96,6 +88,7 @@ class Matrix:
             self.x, few = matrix[:, first:].toarray().T, matrix[:, :first].tocsr()
         lengths = np.diff(few.indptr)
         used = np.arange(lengths.max(initial=0))[:, None] < lengths
+        #: of every row, the other columns that it uses, and their numbers; of some, zeros
         self.places, self.values = np.zeros(used.shape, np.uint64), np.zeros(used.shape)
         self.places.T[used.T], self.values.T[used.T] = few.indices, few.data
 

@@ -38,7 +38,7 @@ class LinearSGLD(Accelerator):
         target = recipe.target
         if type(recipe.sampler) is not SGLD or recipe.cell.integrator is not integrators.euler:
             return "it is for sampler='sgld' with integrator='euler'."
-        if target.model.linear_form(target.data) is None:
+        if target.model.signed_prior is None:
             return "it is for logistic regression of two classes."
         if target.coordinates is not None or target.gradient != "minibatch":
             return "it is for a given step_size, preconditioner=None and gradient='minibatch'."
@@ -54,21 +54,22 @@ class LinearSGLD(Accelerator):
         return recipe.minibatches.numbers <= LIMITS.compiled_numbers
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
-        form = recipe.target.model.linear_form(recipe.target.data)
-        return replace(engine, kernel=_bind(recipe.target, recipe.minibatches, form), philox=True)
+        return replace(engine, kernel=_bind(recipe.target, recipe.minibatches), philox=True)
 
 
-def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
+def _bind(target: Target, minibatches: Minibatches) -> Kernel:
     """The kernel as ``chains.py`` calls it, with the data's arrays in place."""
     dtype = np.dtype(dtype_name(target.like.dtype))
     from ..._kernels.linear import STEPS
 
-    layout, *rows = _rows(form.design, dtype)
+    layout, *rows = _rows(target.data.fields["x"], dtype)
     compiled = STEPS[layout]
     weight = target.data.weight
     weights = np.empty(0, dtype) if weight is None else weight.numpy().astype(dtype)
     everything = np.arange(target.data.n_rows)[None, None]
-    rates = (form.rates / target.n).astype(dtype)
+    known = target.model.signed_prior
+    assert known is not None
+    rates = (known[1] / target.n).astype(dtype)
     scale = dtype.type(target.likelihood_scale(minibatches))
     pool = ThreadPoolExecutor(allowed_threads())
 
@@ -93,7 +94,7 @@ def _bind(target: Target, minibatches: Minibatches, form: Any) -> Kernel:
             xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
             compiled(
                 theta[c], steps, noise, chosen[0].view(np.uint64), xi[0].numpy(), keep, kept[c],
-                *rows, weights, rates, form.prior == "laplace", scale,
+                *rows, weights, rates, known[0] == "laplace", scale,
             )  # fmt: skip
 
         run = map if len(theta) == 1 else pool.map

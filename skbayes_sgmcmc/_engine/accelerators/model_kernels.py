@@ -17,14 +17,9 @@ from .whole_steps import WholeSteps, whole_steps
 
 
 class ModelKernel(Accelerator):
-    """One of the compiled functions of models.
+    """The compiled function of this name in ``Model.kernels``.
 
-    Parameters
-    ----------
-    name : str
-        Name of the function in ``Model.kernels``.
-    without : str
-        The reason why it does not apply, for models without this function.
+    ``without`` is the reason why it does not apply, for models without this function.
     """
 
     def __init__(self, name: str, without: str):

@@ -13,27 +13,11 @@ from .network import Network
 
 
 class Blocks:
-    """Chosen blocks of weights.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the blocks, in the network's order.
-    places : mapping of str to slice
-        Place of every block of the model in theta.
-
-    Attributes
-    ----------
-    slices : list of slice
-        Places of the chosen blocks in theta.
-    sizes : list of int
-        Numbers of coefficients of the chosen blocks.
-    n : int
-        Sum of ``sizes``.
-    """
+    """Chosen blocks of weights: names in the network's order, of those with places in theta."""
 
     def __init__(self, names: Sequence[str], places: Mapping[str, slice]):
         self.names = tuple(names)
+        #: places in theta, and numbers of coefficients
         self.slices = [places[name] for name in self.names]
         self.sizes = [part.stop - part.start for part in self.slices]
         self.n = sum(self.sizes)
@@ -47,19 +31,8 @@ class Blocks:
 def find_blocks(parameter: str, layers: Any, network: Network) -> tuple[str, ...]:
     """Names of the blocks of weights that ``layers`` selects, in the network's order.
 
-    Parameters
-    ----------
-    parameter : str
-        Name of the parameter with the value ``layers``, for the message.
-    layers : "all" or list of str
-        Names of blocks, or of the layers that contain them. "all" selects every block.
-    network : Network
-        The network with the blocks.
-
-    Raises
-    ------
-    ValueError
-        There is no such block, or a block is named twice.
+    ``layers`` is "all", or names of blocks or of the layers that contain them, as the parameter of
+    that name has it, which the ``ValueError`` for names that do not fit shows.
     """
     if isinstance(layers, str):
         return tuple(network.fan_in)

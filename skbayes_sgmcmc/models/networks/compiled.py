@@ -48,14 +48,8 @@ def _parts(network: Any) -> tuple[MLP, list[Convolution]]:
 class PerceptronGradient:
     """The gradient of a perceptron's likelihood, and its value, in one pass over the rows.
 
-    Results are those of the network and of the likelihood, up to rounding.
-
-    Parameters
-    ----------
-    network : MLP or CNN
-        The perceptron, which may have convolutions below it.
-    likelihood : Likelihood
-        One of ``LIKELIHOODS``.
+    Results are those of the network, which may have convolutions below the perceptron, and of the
+    likelihood, one of ``LIKELIHOODS``, up to rounding.
     """
 
     def __init__(self, network: Any, likelihood: Any):

@@ -38,37 +38,23 @@ BLOCK_ROWS = 2000
 
 @dataclass
 class Blueprint:
-    """A network that can be the student of a classifier.
+    """A network that can be the student of a classifier."""
 
-    Parameters
-    ----------
-    architecture : callable
-        Function without arguments that builds the ``torch.nn.Module``. It can be pickled.
-    center, scale : array of shape (n_features,) or (1,)
-        The network's input is (row - center) / scale.
-    row_shape : tuple of int
-        Shape of a row at the network's input.
-    """
-
+    #: function without arguments that builds the ``torch.nn.Module``. It can be pickled
     architecture: Callable[[], Any]
+    #: (n_features,) or (1,): the network's input is (row - center) / scale
     center: Array
     scale: Array
+    #: shape of a row at the network's input
     row_shape: tuple[int, ...]
 
 
 @dataclass
 class Trainable(PickleOnly):
-    """A function that copies a module, to train some parameters of the copy.
-
-    Parameters
-    ----------
-    module : nn.Module
-        The module.
-    names : sequence of str
-        Names of these parameters. The copies start at the values of the module.
-    """
+    """A function that copies a module, to train some parameters of the copy."""
 
     module: nn.Module
+    #: names of these parameters. The copies start at the values of the module
     names: Sequence[str]
 
     def __call__(self) -> nn.Module:
@@ -80,16 +66,9 @@ class Trainable(PickleOnly):
 
 @dataclass
 class Without:
-    """A function that builds a module without one of its parts, such as a final softmax.
+    """A function that builds a module without one of its parts, such as a final softmax."""
 
-    Parameters
-    ----------
-    architecture : callable
-        Function without arguments that builds the ``torch.nn.Module``.
-    part : str
-        Name of this part.
-    """
-
+    #: function without arguments that builds the ``torch.nn.Module``
     architecture: Callable[[], Any]
     part: str
 
@@ -101,23 +80,14 @@ class Without:
 
 @dataclass
 class Training:
-    """The training of a student.
+    """The training of a student."""
 
-    Parameters
-    ----------
-    n_epochs : int or "auto"
-        Number of passes over the rows. "auto": 30, or as many as take 8000 steps.
-    batch_size : int
-        Number of rows in a minibatch.
-    learning_rate : float
-        Initial learning rate of Adam. It falls to zero along half a cosine.
-    perturbation : float
-        Standard deviation of the noise, in units of each feature's standard deviation.
-    """
-
+    #: number of passes over the rows; "auto": 30, or as many as take 8000 steps
     n_epochs: Any
     batch_size: int
+    #: initial learning rate of Adam. It falls to zero along half a cosine
     learning_rate: float
+    #: standard deviation of the noise, in units of each feature's standard deviation
     perturbation: float
 
     def run(
@@ -131,26 +101,11 @@ class Training:
     ) -> Array:
         """Train a module and return its mean cross-entropy in each epoch, (n_epochs,).
 
-        Parameters
-        ----------
-        module : nn.Module
-            Maps rows (n, n_features) to logits (n, n_classes), on its own device and in its own
-            precision.
-        rows : array of shape (n_samples, n_features)
-            Rows without noise.
-        targets : callable
-            Maps rows to probabilities (n, n_classes).
-        rng : Generator
-            Random numbers for the order of the rows and for the noise.
-        numbers : OwnNumbers
-            Torch's global random numbers, which choose what dropout leaves out.
-        report : callable
-            Called with a message after every epoch.
-
-        Raises
-        ------
-        FloatingPointError
-            The cross-entropy is not finite.
+        The module maps rows (n, n_features) to logits (n, n_classes), on its own device and in its
+        own precision; ``targets`` maps rows to probabilities (n, n_classes). ``rows`` have no noise
+        yet; ``rng`` orders them and makes it, and ``numbers`` are those of dropout. ``report`` gets
+        a message after every epoch. A ``FloatingPointError`` says that the cross-entropy is not
+        finite.
         """
         like = next(module.parameters())
         blocks = list(gen_batches(len(rows), max(BLOCK_ROWS, self.batch_size)))
@@ -212,17 +167,9 @@ def few_draws(
 ) -> Callable[[Array], Array]:
     """A function that makes targets for rows: averages over draws that each call chooses anew.
 
-    Parameters
-    ----------
-    predict : callable
-        ``predict(draws, rows)`` takes the indices of some draws and returns probabilities
-        (draws, rows, n_classes).
-    weights : array of shape (all draws,)
-        Weights of all draws. The expectation of the targets is the weighted average.
-    n_draws : int
-        Number of draws that each call uses.
-    rng : Generator
-        Random numbers for the choice of draws.
+    ``predict(draws, rows)`` takes the indices of some draws and returns probabilities (draws, rows,
+    n_classes). Each call uses ``n_draws`` draws, such that the expectation of the targets is the
+    average by the ``weights`` of all draws.
     """
     n_draws = min(n_draws, len(weights))
     cumulative = np.cumsum(weights) / np.sum(weights)

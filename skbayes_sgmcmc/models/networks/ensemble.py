@@ -21,12 +21,7 @@ from .module_checks import main_output
 class StackedLinear(nn.Module):
     """A fully connected layer with the parameters of several draws, as one batched product.
 
-    Parameters
-    ----------
-    weight : Tensor of shape (draws, before, after)
-        Weights.
-    bias : Tensor of shape (draws, after)
-        Biases.
+    Weights are (draws, before, after), and biases (draws, after).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor):
@@ -41,12 +36,7 @@ class StackedLinear(nn.Module):
 class StackedConvolution(nn.Module):
     """A "same" convolution with the parameters of several draws, as groups of one convolution.
 
-    Parameters
-    ----------
-    kernel : Tensor of shape (draws, after, before, height, width)
-        Kernels.
-    offset : Tensor of shape (draws, after)
-        Offsets.
+    Kernels are (draws, after, before, height, width), and offsets (draws, after).
     """
 
     def __init__(self, kernel: Tensor, offset: Tensor):
@@ -61,13 +51,7 @@ class StackedConvolution(nn.Module):
 
 
 class StackedUnits(nn.Module):
-    """Units (draws, rows, units), with channels last, of images (rows, draws * channels, ...).
-
-    Parameters
-    ----------
-    n_draws : int
-        Number of draws.
-    """
+    """Units (draws, rows, units), with channels last, of images (rows, draws * channels, ...)."""
 
     def __init__(self, n_draws: int):
         super().__init__()
@@ -197,14 +181,9 @@ class MeanProbabilities(nn.Module):
 
 
 class Power(nn.Module):
-    """Class probabilities to a power, normalised.
+    """Class probabilities to a power, normalised: above 1, the larger probabilities grow.
 
-    Parameters
-    ----------
-    power : float
-        The power: above 1, the larger probabilities grow.
-    sizes : sequence of int or None, default=None
-        Numbers of classes of several targets. None: there is one target.
+    ``sizes`` are the numbers of classes of several targets. None: there is one target.
     """
 
     def __init__(self, power: float, sizes: Sequence[int] | None = None):
@@ -220,12 +199,7 @@ class Power(nn.Module):
 class ByTarget(nn.Module):
     """Probabilities of several targets in the form of ``predict_proba``.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Numbers of classes of the targets.
-    multilabel : bool
-        Whether each has the classes 0 and 1.
+    ``sizes`` are their numbers of classes; if ``multilabel``, each has the classes 0 and 1.
     """
 
     def __init__(self, sizes: Sequence[int], multilabel: bool):

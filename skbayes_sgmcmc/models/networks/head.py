@@ -26,24 +26,14 @@ from .network import Network, draws_that_fit
 
 @dataclass
 class Head:
-    """A final linear layer.
+    """A final linear layer."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the layer in the module.
-    n_features, n_outputs : int
-        Its numbers of inputs and outputs.
-    bias : bool
-        Whether it has a bias.
-    values : array of shape (n_parameters,)
-        Its values in the module: weights (n_outputs, n_features), then biases.
-    """
-
+    #: name of the layer in the module
     name: str
     n_features: int
     n_outputs: int
     bias: bool
+    #: its values in the module, in one array: weights (n_outputs, n_features), then biases
     values: Array
 
     @property
@@ -57,12 +47,7 @@ class Head:
 class Body(nn.Module):
     """A module without its last layer: its outputs are the inputs of that layer.
 
-    Parameters
-    ----------
-    module : nn.Module
-        The module, with an identity in the place of the layer. None: rows are features.
-    layout : Layout, default=PLAIN
-        What of a row is which argument of the module.
+    The module has an identity in the place of the layer. None: rows are features.
     """
 
     def __init__(self, module: nn.Module | None, layout: Layout = PLAIN):
@@ -121,11 +106,8 @@ def _returned(module: nn.Module, head: nn.Linear, rows: Rows, sign: float) -> Te
         calls.append((args[0].clone(), changed, changed.clone()))
         return changed
 
-    handle = head.register_forward_hook(change)
-    try:
+    with head.register_forward_hook(change):
         found = main_output(call(module, rows))
-    finally:
-        handle.remove()
     if len(calls) != 1 or found is not calls[0][1] or not torch.equal(found, calls[0][2]):
         return None
     return calls[0][0]
@@ -165,12 +147,7 @@ def features_of(body: Body, x: Any, out: Array) -> Array:
 class LinearHead(Network):
     """A linear layer as a network of features, f = W x + b, with gradients by hand.
 
-    Parameters
-    ----------
-    head : Head
-        The layer.
-    start : {"random", "module"}, default="random"
-        As for :class:`ModuleNetwork`.
+    ``start`` is as for :class:`ModuleNetwork`.
     """
 
     sampler = "psgld"

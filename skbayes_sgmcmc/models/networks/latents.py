@@ -333,12 +333,8 @@ def log_gamma(count: Tensor, normal: Tensor, accept: Tensor, power: Tensor) -> T
     below 1. At least 95% are accepted. A refusal does not depend on the variable's value before,
     so a chain that keeps it stays exact, and a GPU need not be asked whether to try again.
 
-    Parameters
-    ----------
-    count : Tensor
-        Shapes of the gamma distributions.
-    normal, accept, power : Tensor
-        Standard normal numbers, and logarithms of uniform numbers.
+    ``count`` are the shapes of the gamma distributions, ``normal`` standard normal numbers,
+    ``accept`` and ``power`` logarithms of uniform numbers.
     """
     d = count + (1.0 - 1.0 / 3.0)
     v = (1.0 + normal / torch.sqrt(9.0 * d)) ** 3

@@ -31,15 +31,7 @@ class LearnedScalesModel(NetworkModel):
     scale of its own if the prior's ``inputs`` is true, and for their last layer, where each of the
     likelihood's ``output_groups`` has one. The likelihood's own parameters keep the scale 1.
 
-    Parameters
-    ----------
-    network, likelihood, prior, output_gain, **options
-        As in :class:`NetworkModel`. The prior must be normal.
-    prior_scale : LearnedScale
-        The hyperprior of the scales.
-
-    Notes
-    -----
+    Arguments are as in :class:`NetworkModel`, but ``prior_scale`` is the hyperprior of the scales.
     The state of a chain has the entries of :class:`ScaleGroups`. Draws have one entry for each
     block, "scale_" and the block's name, and "scale_inputs", the common scale of the inputs.
     """

@@ -18,12 +18,7 @@ from .module_copies import put
 class LowRankLinear(nn.Module):
     """A linear layer plus a product of two matrices of low rank, which starts at zero.
 
-    Parameters
-    ----------
-    base : nn.Linear
-        The layer, which is not trained or sampled.
-    rank : int
-        Rank of the product.
+    The layer ``base`` is not trained or sampled.
     """
 
     def __init__(self, base: nn.Linear, rank: int):

@@ -70,11 +70,8 @@ class ModuleCalls:
 class Latest:
     """A function of parts of a tensor; its latest results are kept while the tensor exists.
 
-    Parameters
-    ----------
-    make : callable
-        ``make(part)`` returns something that depends on the tensor's memory and not on its values,
-        such as views.
+    ``make(part)`` returns something that depends on the tensor's memory and not on its values, such
+    as views.
     """
 
     def __init__(self, make: Callable[[Tensor], Any]):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -160,25 +161,18 @@ def _trace(module: nn.Module, rows: Rows, seed: int) -> list[tuple[str, Any, Any
     """
     found: list[tuple[str, Any, Any]] = []
     waiting: list[Any] = []
-    handles = []
-    for name, part in module.named_modules():
+    with ExitStack() as hooks, numbers_put_aside(seed):
+        for name, part in module.named_modules():
 
-        def before(part: Any, args: Any, kwargs: Any) -> None:
-            waiting.append(_digest((args, kwargs)))
+            def before(part: Any, args: Any, kwargs: Any) -> None:
+                waiting.append(_digest((args, kwargs)))
 
-        def after(part: Any, args: Any, output: Any, name: str = name) -> None:
-            found.append((name or type(part).__name__, waiting.pop(), _digest(output)))
+            def after(part: Any, args: Any, output: Any, name: str = name) -> None:
+                found.append((name or type(part).__name__, waiting.pop(), _digest(output)))
 
-        handles += [
-            part.register_forward_pre_hook(before, with_kwargs=True),
-            part.register_forward_hook(after),
-        ]
-    try:
-        with numbers_put_aside(seed):
-            call(module, rows)
-    finally:
-        for handle in handles:
-            handle.remove()
+            hooks.enter_context(part.register_forward_pre_hook(before, with_kwargs=True))
+            hooks.enter_context(part.register_forward_hook(after))
+        call(module, rows)
     return found
 
 
@@ -198,16 +192,9 @@ def _digest(values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows, and how a module gets them as arguments.
+    """Some rows, and how a module gets them as arguments."""
 
-    Attributes
-    ----------
-    values : Tensor of shape (rows, ...)
-        The rows.
-    layout : Layout
-        What of a row is which argument.
-    """
-
+    #: the rows, (rows, ...)
     values: Tensor
     layout: Layout = PLAIN
 
@@ -392,33 +379,29 @@ def leave_out_probabilities(name: str, given: Any, module: nn.Module, rows: Rows
 
 def _ends_in(module: nn.Module, rows: Rows, kinds: Any) -> str | None:
     """Name of the part of some kinds that returns the module's outputs and is called once."""
-    called: list[tuple[str, Any]] = []
-    with _watched(module, called, kinds):
-        found = main_output(call(module, rows))
+    found, called = _watched(module, rows, kinds)
     names = [name for name, _ in called]
-    last = [name for name, output in called if output is found and names.count(name) == 1]
+    outputs = main_output(found)
+    last = [name for name, output in called if output is outputs and names.count(name) == 1]
     return last[0] if last else None
 
 
 @torch.no_grad()
 def last_linear(module: nn.Module, rows: Rows) -> str | None:
     """Name of the linear layer that is called last, or None."""
-    called: list[tuple[str, Any]] = []
-    with _watched(module, called, nn.Linear):
-        call(module, rows)
+    _, called = _watched(module, rows, nn.Linear)
     return called[-1][0] if called else None
 
 
-@contextmanager
-def _watched(module: nn.Module, called: list[tuple[str, Any]], kinds: Any) -> Iterator[None]:
-    """Append names and outputs of parts of some kinds to ``called`` in the order of their ends."""
-    handles = [
-        part.register_forward_hook(lambda _, __, out, name=name: called.append((name, out)))
-        for name, part in module.named_modules()
-        if isinstance(part, kinds)
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+def _watched(module: nn.Module, rows: Rows, kinds: Any) -> tuple[Any, list[tuple[str, Any]]]:
+    """The module's outputs, and names and outputs of parts of some kinds in order of their ends."""
+    called: list[tuple[str, Any]] = []
+
+    def ended(part: Any, args: Any, output: Any, *, name: str) -> None:
+        called.append((name, output))
+
+    with ExitStack() as hooks:
+        for name, part in module.named_modules():
+            if isinstance(part, kinds):
+                hooks.enter_context(part.register_forward_hook(partial(ended, name=name)))
+        return call(module, rows), called

@@ -29,46 +29,29 @@ START_SPREAD = 0.01
 
 
 class Network:
-    """Base class of networks.
+    """Base class of networks."""
 
-    Attributes
-    ----------
-    shapes : dict of str to tuple
-        Name and shape of every block of parameters, in the order of theta.
-    fan_in : dict of str to int
-        Number of inputs of a unit, for every block of weights. Blocks that are not in this dict are
-        biases and similar parameters.
-    buffers : sequence of str
-        Names of values that depend on a draw but are not sampled, such as statistics of batch
-        norms.
-    input_block : str or None
-        Name of the block of weights, of shape (n_features, units), whose rows belong to the input
-        features. None if there is no such block.
-    input_parts : array of int of shape (n_features,) or None
-        Which learned scale the weights of each feature have, counted from 0. None: its own.
-    output_block : str or None
-        Name of the block of weights, of shape (units, n_outputs), whose columns belong to the
-        outputs. None if there is no such block.
-    output_bias : str or None
-        Name of the block of biases, of shape (n_outputs,), that are added to products with
-        ``output_block``. None if there is no such block.
-    sampler : str or None
-        Name of the sampler that ``sampler="auto"`` means. None: it depends on the rows.
-    single_precision : bool
-        Whether ``dtype="auto"`` means float32 even for small networks.
-    ends_in_outputs : bool
-        Whether the last block of weights in ``fan_in`` belongs to the outputs.
-    """
-
+    #: name and shape of every block of parameters, in the order of theta
     shapes: dict[str, tuple[int, ...]]
+    #: number of inputs of a unit, for every block of weights; the other blocks are biases and
+    #: similar parameters
     fan_in: dict[str, int]
+    #: names of values that depend on a draw but are not sampled, such as statistics of batch norms
     buffers: Sequence[str] = ()
+    #: name of the block of weights (n_features, units) whose rows belong to the input features, if
+    #: there is one; and which learned scale those of each feature have, counted from 0. None: its
+    #: own
     input_block: str | None = None
     input_parts: Array | None = None
+    #: name of the block of weights (units, n_outputs) whose columns belong to the outputs, and of
+    #: the biases (n_outputs,) that are added to products with it; None if there are none
     output_block: str | None = None
     output_bias: str | None = None
+    #: name of the sampler that ``sampler="auto"`` means. None: it depends on the rows
     sampler: str | None = None
+    #: whether ``dtype="auto"`` means float32 even for small networks
     single_precision: bool = False
+    #: whether the last block of weights in ``fan_in`` belongs to the outputs
     ends_in_outputs: bool = True
     #: whether outputs are linear in theta
     linear: bool = False
@@ -171,13 +154,7 @@ class Network:
 
 
 class ReferenceClass(Network):
-    """A network with one output f as a classifier of two classes, with the logits 0 and f.
-
-    Parameters
-    ----------
-    network : Network
-        The network with the output f.
-    """
+    """A network with one output f as a classifier of two classes, with the logits 0 and f."""
 
     def __init__(self, network: Network):
         self.network = network

@@ -17,20 +17,10 @@ from .pruning import Pruning
 
 
 class PrunedNetworkModel(NetworkModel):
-    """A network with magnitude pruning of some blocks.
+    """A network, as :class:`NetworkModel`, with magnitude pruning of blocks of these names.
 
-    Parameters
-    ----------
-    *parts, **options
-        Arguments of :class:`NetworkModel`.
-    pruning : Pruning or None, default=None
-        The pruning. None means that nothing is pruned.
-    pruned_blocks : sequence of str, default=()
-        Names of the blocks to prune.
-
-    Notes
-    -----
-    The state of a chain has the entry ``zeros``, a mask of the pruned coefficients of the blocks.
+    Without ``pruning``, nothing is pruned. The state of a chain has the entry ``zeros``, a mask of
+    the pruned coefficients of the blocks.
     """
 
     marginal = False

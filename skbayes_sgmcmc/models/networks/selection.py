@@ -29,22 +29,11 @@ def check_selection(chosen: Any) -> None:
 
 
 def select(module: nn.Module, chosen: Any, rows: Rows) -> tuple[str, ...]:
-    """Names of the parameters that ``chosen`` selects, in the order of the module.
+    """Names of the parameters that ``sample_parameters=chosen`` selects, in the module's order.
 
-    Parameters
-    ----------
-    module : nn.Module
-        The module.
-    chosen : str, sequence of str or callable
-        The parameter ``sample_parameters`` of the estimators.
-    rows : Rows
-        Some inputs of the module, which show the last layer.
-
-    Raises
-    ------
-    ValueError
-        Nothing is selected, a pattern matches nothing, a tensor with several names is selected by
-        some of them only, or a selected parameter has no floating-point numbers.
+    ``rows``, some inputs of the module, show its last layer. Raises ``ValueError`` if nothing is
+    selected, a pattern matches nothing, a tensor with several names is selected by some of them
+    only, or a selected parameter has no floating-point numbers.
     """
     names = _tied_names(module)
     flat = [name for group in names.values() for name in group]

@@ -36,20 +36,9 @@ NO_WEIGHTS = np.empty((0, 0))
 class SparseNetworkModel(PrunedNetworkModel):
     """A network with a :class:`SpikeSlab` prior on its sparse blocks; others have another prior.
 
-    Parameters
-    ----------
-    *parts, **options
-        Arguments of :class:`PrunedNetworkModel`.
-    spike_slab : SpikeSlab
-        The prior of the sparse blocks.
-    sparse_blocks : sequence of str
-        Names of the sparse blocks.
-    compiled : bool, default=False
-        Whether functions compiled by numba update the latent variables and compute the gradient, on
-        a CPU.
+    Other arguments are those of :class:`PrunedNetworkModel`. ``compiled`` says that functions of
+    numba update the latent variables and compute the gradient, on a CPU.
 
-    Notes
-    -----
     The state of a chain has the entries of :class:`Latents`, and ``zeros``. :meth:`bound` returns
     the model for given data, on which the width of the spike and the conditional distribution of
     sigma depend.

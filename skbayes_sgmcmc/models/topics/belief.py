@@ -24,14 +24,9 @@ from ..._data.chain_random import ChainRandom
 class BeliefNetwork:
     """A sigmoid belief network: shapes of its parameters, Gibbs sampling and gradients.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Numbers of units of the layers, starting with the layer nearest to the data.
-    scale : float
-        Standard deviation of the normal prior of weights and biases.
-    compiled : bool, default=False
-        Whether the compiled kernel samples the units (CPU).
+    ``sizes`` are the numbers of units of the layers, starting with the layer nearest to the data,
+    and ``scale`` is the sd of the normal prior of weights and biases. If ``compiled``, the compiled
+    kernel samples the units, on a CPU.
     """
 
     def __init__(self, sizes: Sequence[int], scale: float, *, compiled: bool = False):

@@ -25,19 +25,9 @@ def split_documents(
 ) -> tuple[sp.csr_matrix, sp.csr_matrix]:
     """Split every document at random into two halves: words to condition on, and words to score.
 
-    Every occurrence of a word counts. The second half of a document of n words has floor(n / 2)
-    words. A count c that is not a whole number stands for ceil(c) words of weight c / ceil(c).
-
-    Parameters
-    ----------
-    X : CSR matrix of shape (n_documents, n_words)
-        Counts.
-    random_state : int, RandomState or None, default=None
-        Seed of the split.
-
-    Returns
-    -------
-    observed, held_out : CSR matrices of the shape of X
+    X and both halves are CSR matrices (documents, words). Every occurrence of a word counts. The
+    second half of a document of n words has floor(n / 2) words. A count c that is not a whole
+    number stands for ceil(c) words of weight c / ceil(c).
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
@@ -79,23 +69,11 @@ def log_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
 def mean_log_probability(
     draws: Iterable[tuple[Array, Array]], held_out: Any, weights: Array | None = None
 ) -> float:
-    """Mean log probability of the words of ``held_out``.
+    """Mean log probability of the words of ``held_out``, counts (documents, words).
 
-    Parameters
-    ----------
-    draws : iterable of (topics, proportions)
-        For every draw, the topics (n_topics, n_words) and the documents' proportions
-        (n_documents, n_topics). Their product is the probability of every word. Probabilities are
-        averaged over the draws before the logarithm is taken.
-    held_out : CSR matrix of shape (n_documents, n_words)
-        Counts.
-    weights : array of shape (n_draws,) or None, default=None
-        Weights of the draws in these averages. None: equal ones.
-
-    Raises
-    ------
-    ValueError
-        No word is held out.
+    ``draws`` are topics (n_topics, n_words) and the documents' proportions (documents, n_topics),
+    whose product is the probability of every word. Probabilities are averaged over the draws, by
+    their ``weights``, before the logarithm is taken. Raises ``ValueError`` if no word is held out.
     """
     held_out = sp.csr_matrix(held_out)
     if held_out.sum() == 0:
@@ -112,22 +90,12 @@ def mean_log_probability(
 
 
 def proportions(topics: Array, X: Any, doc_topic_prior: float, n_steps: int = STEPS) -> Array:
-    """Expected proportions of the topics in each document, shape (n_documents, n_topics).
+    """Expected proportions (documents, topics) of the topics (topics, words) in counts X.
 
     They are (n_dk + alpha) / (n_d + K alpha), where n_dk is the expected number of words of topic k
-    in document d. These numbers are the fixed point of n_dk = sum_w x_dw r_dwk with
-    r_dwk ~ (n_dk + alpha) phi_kw. The iteration starts with equal numbers for all topics.
-
-    Parameters
-    ----------
-    topics : array of shape (n_topics, n_words)
-        Topics; rows sum to one.
-    X : CSR matrix of shape (n_documents, n_words)
-        Counts.
-    doc_topic_prior : float
-        alpha.
-    n_steps : int, default=20
-        Number of fixed-point steps.
+    in document d and alpha the ``doc_topic_prior``. These numbers are the fixed point, after so
+    many steps, of n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha) phi_kw. The iteration starts
+    with equal numbers for all topics.
     """
     import torch
 

@@ -34,26 +34,18 @@ class Tokens:
 
     A count c that is not a whole number stands for ceil(c) tokens of weight c / ceil(c). Words with
     more than ``LIMITS.tokens`` tokens in a document are kept as such, without a topic for each.
-
-    Attributes
-    ----------
-    row, word : Tensor of shape (n_tokens,)
-        Document and word of each token, numbered consecutively over all chains.
-    weight : Tensor of shape (n_tokens,)
-        Contribution of each token to counts.
-    sizes : list of int
-        Number of tokens of each chain.
-    n_rows : int
-        Number of documents of all chains.
-    repeated : Repeated or None
-        Words with more tokens; None if there are none.
     """
 
+    #: document and word of each token, numbered consecutively over all chains, (n_tokens,)
     row: Tensor
     word: Tensor
+    #: contribution of each token to counts, (n_tokens,)
     weight: Tensor
+    #: number of tokens of each chain
     sizes: list[int]
+    #: number of documents of all chains
     n_rows: int
+    #: words with more tokens; None if there are none
     repeated: Repeated | None = None
 
     @classmethod
@@ -108,11 +100,6 @@ class Assignments:
         Whether the compiled kernel samples tokens one by one (CPU). Otherwise all tokens are
         sampled at once, alternating with the proportions and with whether topics are on. Words with
         many tokens are sampled in this way in any case.
-
-    Attributes
-    ----------
-    n : Tensor of shape (documents of all chains, topics)
-        Total weight of the tokens of each topic.
     """
 
     def __init__(self, topics: Tensor, tokens: Tokens, *, compiled: bool):
@@ -120,6 +107,7 @@ class Assignments:
         self.topics = topics.reshape(-1, topics.shape[2])
         self.tokens = tokens
         self.compiled = compiled
+        #: total weight of the tokens of each topic, (documents of all chains, topics)
         self.n = self.topics.new_zeros(tokens.n_rows, topics.shape[2])
         self._base = torch.zeros_like(self.n)  # the part of n of words with many tokens
         if tokens.repeated is not None:
@@ -270,27 +258,11 @@ def topic_gradient(
     *,
     compiled: bool,
 ) -> Tensor:
-    """Gradient of log p(tokens | topics) in the topics, for equal Dirichlet parameters.
+    """Gradient of log p(tokens | topics) in the topics phi, (chains, words, topics).
 
-    Parameters
-    ----------
-    topics : Tensor of shape (chains, words, topics)
-        phi.
-    tokens : Tokens
-        Tokens of the documents.
-    alpha : float
-        Dirichlet parameter of the documents' proportions.
-    n_sweeps : int
-        Number of Gibbs sweeps over every document, after the initial sweep.
-    rng : ChainRandom
-        Random numbers.
-    compiled : bool
-        Whether to use the compiled kernel, as in :class:`Assignments`.
-
-    Returns
-    -------
-    Tensor of shape (chains, words, topics)
-        The gradient.
+    The documents' proportions have equal Dirichlet parameters ``alpha``. Every document has
+    ``n_sweeps`` sweeps of Gibbs sampling after the initial one; ``compiled`` is as in
+    :class:`Assignments`.
     """
     assignments = Assignments(topics, tokens, compiled=compiled)
     equal = torch.full_like(assignments.n, alpha)
@@ -351,20 +323,10 @@ def fixed_point(
 ) -> Tensor:
     """Expected topic counts n (documents, topics) of documents, by a deterministic fixed point.
 
-    The iteration n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk starts with n = 0.
-    Documents do not influence each other.
-
-    Parameters
-    ----------
-    topics : Tensor of shape (words, topics)
-        phi.
-    counts : CSR matrix (documents, words)
-        x.
-    alpha : float or callable
-        Dirichlet parameter, or a function ``alpha(n)`` that returns one for each document and
-        topic.
-    n_steps : int
-        Number of iterations.
+    The iteration n_dk = sum_w x_dw r_dwk with r_dwk ~ (n_dk + alpha_dk) phi_wk starts with n = 0,
+    for topics phi (words, topics) and a CSR matrix of counts x. The Dirichlet parameter is a number
+    or a function ``alpha(n)`` that returns one for each document and topic. Documents do not
+    influence each other.
     """
     counts = counts.tocsr()
     lengths = torch.from_numpy(np.diff(counts.indptr).astype(np.int64))

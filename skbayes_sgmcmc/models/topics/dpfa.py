@@ -39,30 +39,20 @@ from .parametrizations import Parametrization
 
 @dataclass
 class Locals:
-    """A Gibbs sample of the variables of some documents.
+    """A Gibbs sample of the variables of some documents."""
 
-    Attributes
-    ----------
-    assignments : Assignments
-        Topics of the tokens.
-    empty, full : Tensor of shape (documents of all chains, topics)
-        Dirichlet parameters of the assignments.
-    n : Tensor of shape (chains, documents, topics)
-        Counts of the tokens of each topic.
-    layers : list of Tensor of shape (chains, documents, units)
-        Units of the network, starting with the lowest layer. Empty without a network.
-    probabilities : list of Tensor of shape (chains, documents, units)
-        Conditional probabilities that the units are on.
-    log_miss : Tensor
-        log(1 - p_j), which broadcasts against n.
-    """
-
+    #: topics of the tokens
     assignments: Assignments
+    #: Dirichlet parameters of the assignments, (documents of all chains, topics)
     empty: Tensor
     full: Tensor
+    #: counts of the tokens of each topic, (chains, documents, topics)
     n: Tensor
+    #: units (chains, documents, units) of the network, the lowest layer first; empty without one
     layers: list[Tensor]
+    #: conditional probabilities that the units are on, (chains, documents, units)
     probabilities: list[Tensor]
+    #: log(1 - p_j), which broadcasts against n
     log_miss: Tensor
 
 
@@ -71,12 +61,8 @@ class DPFAModel(CorpusModel):
 
     Parameters
     ----------
-    parametrization : Parametrization
-        Parametrization and prior of the topics.
-    frequency : array of shape (n_words,)
-        Mean number of occurrences of each word in a document.
-    doc_sweeps : int
-        Number of Gibbs sweeps over the documents of a minibatch.
+    parametrization, frequency, doc_sweeps, **options
+        As in :class:`CorpusModel`.
     network : BeliefNetwork or None
         Network of the units h. None means that all topics are on in all documents.
     success : float or None
@@ -85,8 +71,6 @@ class DPFAModel(CorpusModel):
         c_0.
     gamma_prior : tuple of float, default=(1.0, 1.0)
         e_0 and f_0.
-    **options
-        Other arguments of :class:`CorpusModel`.
 
     References
     ----------
@@ -311,16 +295,9 @@ class MeanField:
     approximates the probability that the topic has no words. Units of the layers above have little
     effect here, and are replaced by their prior means.
 
-    Parameters
-    ----------
-    network : BeliefNetwork or None
-        Network of the units.
-    parameters : mapping of str to Tensor
-        Parameters of the network, of shape (chains, *shape).
-    r : Tensor of shape (chains, 1, topics)
-        r_k.
-    success : float or None
-        p of all documents. With None, every document has its own p_j, which is integrated out.
+    The network of the units, if there is one, has parameters (chains, *shape); r is (chains, 1,
+    topics). ``success`` is p of all documents. With None, every document has its own p_j, which is
+    integrated out.
     """
 
     def __init__(
@@ -354,21 +331,11 @@ class MeanField:
 def proportions(
     draw: Mapping[str, Array], X: Any, success: float | None, n_steps: int = STEPS
 ) -> Array:
-    """Expected proportions (documents, topics) of documents given one draw of the parameters.
+    """Expected proportions (documents, topics) of counts X given one draw of the parameters.
 
     They are n_k + r_k q_k, normalised, at the fixed point of the counts n and of a
-    :class:`MeanField`. Documents do not influence each other.
-
-    Parameters
-    ----------
-    draw : mapping
-        "components" (topics, words), "r" (topics,) and a network's "weights_l" and "biases_l".
-    X : CSR matrix (documents, words)
-        Counts.
-    success : float or None
-        p of all documents. With None, every document has its own p_j, which is integrated out.
-    n_steps : int, default=20
-        Number of fixed-point steps.
+    :class:`MeanField` with this ``success``. Documents do not influence each other. The draw has
+    "components" (topics, words), "r" (topics,) and a network's "weights_l" and "biases_l".
     """
     topics = torch.from_numpy(np.ascontiguousarray(draw["components"].T))
     depth = sum(name.startswith("biases") for name in draw)

@@ -18,22 +18,12 @@ from .documents import Tokens, blocked_sweep, draw_proportions
 
 
 class GibbsChain:
-    """One chain of topic assignments z of all tokens, which start at random.
+    """One chain of topic assignments z of all tokens of counts X, which start at random.
 
-    Parameters
-    ----------
-    X : CSR matrix of shape (n_documents, n_words)
-        Counts.
-    n_topics : int
-        Number of topics K.
-    alpha, beta : float
-        Dirichlet parameters of documents and topics.
-    seed : SeedSequence
-        Seed of the chain.
-    compiled : bool
-        Whether the compiled kernel does collapsed sampling, token by token. Otherwise topics and
-        proportions are sampled too, and then all assignments at once. This is exact as well, but
-        mixes more slowly. Words with many tokens in a document are sampled in this way in any case.
+    alpha and beta are the Dirichlet parameters of documents and topics. If ``compiled``, the
+    compiled kernel does collapsed sampling, token by token. Otherwise topics and proportions are
+    sampled too, and then all assignments at once. This is exact as well, but mixes more slowly.
+    Words with many tokens in a document are sampled in this way in any case.
     """
 
     def __init__(

@@ -30,16 +30,10 @@ class LDAModel(CorpusModel):
 
     Parameters
     ----------
-    parametrization : Parametrization
-        Parametrization and prior of the topics.
-    frequency : array of shape (n_words,)
-        Mean number of occurrences of each word in a document.
+    parametrization, frequency, doc_sweeps, **options
+        As in :class:`CorpusModel`.
     doc_topic_prior : float
         alpha, the Dirichlet parameter of the documents' proportions.
-    doc_sweeps : int
-        Number of Gibbs sweeps over the documents of a minibatch.
-    **options
-        Other arguments of :class:`CorpusModel`.
 
     References
     ----------

@@ -21,15 +21,7 @@ LEAST = 1e-30
 
 
 class Parametrization:
-    """Base class of parametrisations of topics.
-
-    Parameters
-    ----------
-    n_topics, n_words : int
-        Number of topics K and number of words V.
-    prior : GammaTopics or NormalTopics
-        Prior of the parameters of each topic.
-    """
+    """Base class of parametrisations of K topics over V words, with a prior of each topic."""
 
     def __init__(self, n_topics: int, n_words: int, prior: TopicPrior):
         self.n_topics = n_topics

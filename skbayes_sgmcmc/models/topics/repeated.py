@@ -21,24 +21,15 @@ from .._sums import add_at
 
 @dataclass
 class Repeated:
-    """The words with many occurrences, in the order of chains and documents.
+    """The words with many occurrences, in the order of chains and documents."""
 
-    Attributes
-    ----------
-    row, word : Tensor of shape (n,)
-        Document and word, numbered consecutively over all chains.
-    times : Tensor of int64, shape (n,)
-        Number of tokens.
-    weight : Tensor of shape (n,)
-        Contribution of each of these tokens to counts.
-    sizes : list of int
-        Number of such words of each chain.
-    """
-
+    #: document and word, numbered consecutively over all chains, (n,)
     row: Tensor
     word: Tensor
     times: Tensor
+    #: contribution of each of these tokens to counts, (n,)
     weight: Tensor
+    #: number of such words of each chain
     sizes: list[int]
 
     @property
