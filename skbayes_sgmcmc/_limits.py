@@ -19,7 +19,7 @@ class Limits:
     #: rows are copied whole up to this size: read from tables at once, held as minibatches need
     #: them, scaled. Larger ones are read block by block, and more often (docs/scale.md)
     held_bytes: int = 2**26
-    #: what "auto" may add: all draws with ``n_draws="auto"``, or a rotated copy of X
+    #: what "auto" may add: all draws with ``n_draws="auto"``, or a rotated or scaled copy of X
     auto_bytes: int = 2**30
     #: largest X that "auto" calibrates, with a copy of four fifths of X at a time
     calibrated_bytes: int = 2**29

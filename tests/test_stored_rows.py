@@ -288,10 +288,16 @@ def test_fits_from_a_table_that_knows_slices(name, weighted, small_is_large):
     np.testing.assert_array_equal(stored.predict(Table(X)), stored.predict(X))
 
 
+@pytest.mark.parametrize("most", [2**30, 0])
 @pytest.mark.parametrize("kind", ["array", "map", "table"])
 @pytest.mark.parametrize("standardize", [True, False])
-def test_networks_standardise_rows_when_they_are_read(kind, standardize, request, tmp_path):
-    """A chain's first step sees the inputs of the copied rows; so the same rows, the same draws."""
+def test_networks_standardise_rows_when_they_are_read(
+    kind, standardize, most, request, limits, tmp_path
+):
+    """A chain's first step sees the inputs of the copied rows; so the same rows, the same draws.
+
+    Arrays and maps are copied once, and those that are too large for it at every step.
+    """
     X, y = problem(n=301)
     clf = BayesianMLPClassifier(
         hidden_layer_sizes=4,
@@ -304,6 +310,7 @@ def test_networks_standardise_rows_when_they_are_read(kind, standardize, request
     )
     whole = clone(clf).fit(X, y)
     request.getfixturevalue("small_is_large")
+    limits(auto_bytes=most)
     np.save(tmp_path / "x.npy", X)
     given = {"array": X, "map": np.load(tmp_path / "x.npy", mmap_mode="r"), "table": Table(X)}[kind]
     stored = clone(clf).fit(given, y)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
+from .._limits import LIMITS
 from .fields import Field
 from .rows import StoredRows
+
+#: numbers of a part of a minibatch: 256 KiB, half of a small second-level cache
+PART = 2**15
 
 
 class ScaledRows:
@@ -34,12 +40,17 @@ class ScaledRows:
         return self._scaled(self.rows.take(numbers))
 
     def _scaled(self, rows: Array) -> Array:
-        return np.asarray((rows - self.center) / self.scale).reshape(-1, *self.shape[1:])
+        scaled = np.asarray(rows - self.center)
+        scaled /= self.scale
+        return scaled.reshape(-1, *self.shape[1:])
 
     def as_field(self, dtype: torch.dtype, device: str) -> Any:
-        """The rows as a field of minibatches; those in memory are copied to another device."""
+        """The rows as a field of minibatches; a copy of those in memory, unless it is too large."""
         field = ScaledField(self, dtype, device)
-        return field.whole() if self.rows.in_memory and device != "cpu" else field
+        small = dtype.itemsize * math.prod(self.shape) <= LIMITS.auto_bytes
+        # arrays and memory maps alike: joblib sends the former as the latter
+        held = self.rows.searched if small else self.rows.in_memory and device != "cpu"
+        return field.whole() if held else field
 
 
 class ScaledField(Field):
@@ -54,5 +65,17 @@ class ScaledField(Field):
         return self.inputs.rows
 
     def __getitem__(self, chosen: Any) -> Tensor:
-        rows = np.ascontiguousarray(self.inputs[chosen])
-        return torch.from_numpy(rows).to(self.device, self.dtype)
+        if isinstance(chosen, slice):
+            chosen = range(*chosen.indices(len(self.inputs)))
+        found = torch.empty(len(chosen), *self.shape[1:], dtype=self.dtype)
+        # where rows are found by number, those of a part stay in the cache until they are rounded
+        n_rows = max(1, PART // self.row_numbers) if self.source.searched else max(1, len(chosen))
+        for part in gen_batches(len(chosen), n_rows):
+            found[part] = torch.from_numpy(self._read(chosen[part]))
+        return found.to(self.device)
+
+    def _read(self, chosen: Any) -> Array:
+        """Standardised rows, by their numbers."""
+        if isinstance(chosen, range):
+            chosen = slice(chosen.start, chosen.stop, chosen.step)
+        return np.ascontiguousarray(self.inputs[chosen])
