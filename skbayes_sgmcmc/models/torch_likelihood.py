@@ -139,7 +139,7 @@ class DistributionLikelihood(Likelihood):
         noise = np.random.default_rng(0).normal(0.0, 0.1, (1, len(y), self.n_outputs))
         near = torch.from_numpy(noise).requires_grad_()
         try:
-            found, again = (self._log_prob(near, y)[0, -1:] for _ in range(2))
+            found, again = (self._log_prob(near, y)[0] for _ in range(2))
             alone = self._log_prob(near[:, -1:], y[-1:])[0]
         except ValueError:
             return
@@ -148,10 +148,10 @@ class DistributionLikelihood(Likelihood):
                 ": its log_prob has no gradient in outputs. Compute it from outputs by operations "
                 "of torch, without detach() and numpy."
             )
-        same = partial(torch.allclose, found, rtol=1e-3, atol=1e-3, equal_nan=True)
-        if not same(again):
+        same = partial(torch.allclose, rtol=1e-3, atol=1e-3, equal_nan=True)
+        if not same(found, again):
             raise self._refused(": two evaluations at the same outputs differ.")
-        if not same(alone):
+        if not same(found[-1:], alone):
             raise self._refused(
                 ": the density of a row depends on the outputs of other rows, which may be those "
                 "of another chain. Rows are on the first axis."
