@@ -53,7 +53,8 @@ class OwnNumbers:
 
     def __init__(self, seed: int, devices: Sequence[Any] = ()):
         self._seed, self._devices = seed, list(devices)
-        self._states: list[Any] = []
+        #: of the CPU and of the devices, where the last part ended; None before the first
+        self._states: tuple[Any, list[Any]] | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -61,10 +62,11 @@ class OwnNumbers:
         import torch
 
         with numbers_put_aside(self._seed, self._devices):
-            for state, device in zip(self._states[1:], self._devices, strict=False):
-                torch.cuda.set_rng_state(state, device)
-            for state in self._states[:1]:
-                torch.random.set_rng_state(state)
+            if self._states is not None:
+                own, on_devices = self._states
+                torch.random.set_rng_state(own)
+                for device, state in zip(self._devices, on_devices, strict=True):
+                    torch.cuda.set_rng_state(state, device)
             yield
             on_devices = [torch.cuda.get_rng_state(device) for device in self._devices]
-            self._states = [torch.random.get_rng_state(), *on_devices]
+            self._states = torch.random.get_rng_state(), on_devices

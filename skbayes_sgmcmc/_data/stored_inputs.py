@@ -16,9 +16,6 @@ from .._limits import LIMITS
 from .fields import Field
 from .rows import StoredRows
 
-#: numbers of a part of a minibatch: 256 KiB, half of a small second-level cache
-PART = 2**15
-
 
 class ScaledRows:
     """Stored rows minus a centre, divided by a scale, in the shape that a network gets.
@@ -68,9 +65,10 @@ class ScaledField(Field):
         if isinstance(chosen, slice):
             chosen = range(*chosen.indices(len(self.inputs)))
         found = torch.empty(len(chosen), *self.shape[1:], dtype=self.dtype)
-        # where rows are found by number, those of a part stay in the cache until they are rounded
-        n_rows = max(1, PART // self.row_numbers) if self.source.searched else max(1, len(chosen))
-        for part in gen_batches(len(chosen), n_rows):
+        at_once = max(1, len(chosen))
+        if self.source.searched:  # those of a part stay in the cache until they are rounded
+            at_once = max(1, LIMITS.cache_numbers // self.row_numbers)
+        for part in gen_batches(len(chosen), at_once):
             found[part] = torch.from_numpy(self._read(chosen[part]))
         return found.to(self.device)
 
