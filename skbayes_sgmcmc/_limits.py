@@ -137,6 +137,10 @@ class Limits:
     #: preconditioner, or rows of a network, are multiplied as CSR matrices (project/performance.md)
     worth_sparse: int = 200
     sparse_share: float = 0.1
+    #: largest share of rows in which a column differs from its most frequent value while a weight
+    #: is looked up for each, and fewest such columns (project/performance.md)
+    lookup_share: float = 1 / 16
+    worth_lookups: int = 64
     #: most multiplications of a step of all chains with one thread of torch
     #: (project/performance.md)
     threaded_products: int = 2**26

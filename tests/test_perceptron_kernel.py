@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_diabetes, load_digits, load_wine
@@ -14,6 +15,7 @@ from skbayes_sgmcmc import (
     BayesianMLPClassifier,
     BayesianMLPRegressor,
 )
+from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, Categoricals, Gaussian, Heteroscedastic
 from skbayes_sgmcmc.models.networks.cnn import CNN
 from skbayes_sgmcmc.models.networks.delayed_outputs import SHARE
@@ -39,10 +41,16 @@ LIKELIHOODS = {
 }
 
 
-def problem(
-    kind, n=150, p=7, k=3, hidden=(6, 5), activation="relu", weighted=False, dtype="float32"
-):
-    """A model, its rows and positions of three chains, away from where all is small."""
+def problem(kind, n=150, p=7, k=3, dtype="float32", **options):
+    """A model, its rows as one batch, and positions of three chains."""
+    x = np.random.default_rng(n + p + k + 1).standard_normal((n, p))
+    model, data, theta = fit_of(kind, x, k, dtype=dtype, **options)
+    return model, data.all_rows(), theta
+
+
+def fit_of(kind, x, k=3, hidden=(6, 5), activation="relu", weighted=False, dtype="float32"):
+    """A model, its data and positions of three chains, away from where all is small."""
+    n, p = x.shape
     rng = np.random.default_rng(n + p + k)
     likelihood = LIKELIHOODS[kind](k)
     n_outputs = k if kind == "classes" else likelihood.n_outputs
@@ -55,10 +63,10 @@ def problem(
         y = rng.standard_normal((n, k))
     weight = rng.exponential(size=n) if weighted else None
     dtype = getattr(torch, dtype)
-    data = model.make_data(rng.standard_normal((n, p)), y, weight, dtype, "cpu")
+    data = model.make_data(x, y, weight, dtype, "cpu")
     theta = np.stack([model.init(rng) for _ in range(3)])
     theta = torch.from_numpy(theta + 0.3 * rng.standard_normal(theta.shape)).to(dtype)
-    return model, data.all_rows(), theta
+    return model, data, theta
 
 
 def of_both(model, batch, theta, state, scale=0.37):
@@ -135,6 +143,67 @@ def test_extreme_outputs_are_as_finite_as_those_of_torch():
                 assert not torch.isfinite(theirs[1]).all()
                 assert not torch.isfinite(ours[1]).all()
                 assert torch.isfinite(ours[[0, 2]]).all()  # the other chains know nothing of it
+
+
+# rows that hold few numbers of their own ----------------------------------------------------------
+
+
+def with_indicators(n, numbers=5, levels=150):
+    """Standardised rows of some numbers, and of the indicators of a category, in mixed order."""
+    rng = np.random.default_rng(n)
+    category = rng.integers(levels, size=n)
+    x = np.hstack([rng.standard_normal((n, numbers)), category[:, None] == np.arange(levels)])
+    return ((x - x.mean(0)) / (x.std(0) + 0.01))[:, rng.permutation(x.shape[1])]
+
+
+def assert_looked_up(limits, kind, x, **options):
+    """Rows whose weights are looked up have the gradients of dense rows, by torch and compiled."""
+    model, data, theta = fit_of(kind, x, **options)
+    limits(worth_lookups=10**9)
+    _, dense, _ = fit_of(kind, x, **options)
+    limits(worth_lookups=64)
+    assert isinstance(dense.fields["x"], torch.Tensor)
+    assert not isinstance(data.fields["x"], torch.Tensor)
+    rows = torch.randint(len(x), (2, 3, len(x) // 2), generator=torch.manual_seed(0)).numpy()
+    gathered = (rows, rows[:1], rows[:, 0], rows[:1, :1])  # one step or two, shared or not
+    batches = [
+        [each.all_rows(), *(list(Minibatches(each, 5).gather(some, None))[-1] for some in gathered)]
+        for each in (data, dense)
+    ]
+    for batch, reference in zip(*batches, strict=True):
+        few = theta if batch.shared else theta[: len(batch.fields["y"])]
+        assert_same(model, batch, few, {})
+        _, out = of_both(model, reference, few, {})[0]
+        _, compiled = of_both(model, batch, few, {})[1]
+        torch.testing.assert_close(compiled, out, rtol=1e-4, atol=1e-5 * float(out.abs().max()))
+        log_p, of_dense = (model.log_lik(few, some) for some in (batch, reference))
+        torch.testing.assert_close(log_p, of_dense, rtol=1e-5, atol=1e-4)
+    each, of_dense = (model.row_gradients(theta[:1], some[-1], {}, None) for some in batches)
+    torch.testing.assert_close(each, of_dense, rtol=1e-4, atol=1e-5 * float(of_dense.abs().max()))
+
+
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_weights_of_indicators_are_looked_up(kind, limits):
+    for n, hidden in ((150, ()), (ROWS + 3, (6, 5)), (40, (16,))):
+        assert_looked_up(limits, kind, with_indicators(n), hidden=hidden)
+    assert_looked_up(limits, kind, with_indicators(150, numbers=0), weighted=True)
+
+
+def test_a_fit_to_many_categories_is_the_one_of_dense_rows(limits):
+    """Its first draws, and predictions for rows that hold other categories."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(300, size=600)
+    X = pd.DataFrame({"number": rng.standard_normal(600), "level": level.astype(str)})
+    y = X["number"] + rng.standard_normal(300)[level]
+    short = {"n_draws": 3, "burn_in": 1, "thinning": 1, "step_size": 1e-4, "batch_size": 100}
+    found = []
+    for least in (64, 10**9):
+        limits(worth_lookups=least)
+        model = BayesianMLPRegressor(sampler="sghmc", compiled=True, random_state=0, **short)
+        model.fit(X[:500], y[:500])
+        found.append([*model.posterior_.draws.values(), model.predict(X[400:])])
+    for looked_up, dense in zip(*found, strict=True):
+        np.testing.assert_allclose(looked_up, dense, rtol=1e-3, atol=1e-5)
 
 
 def first_digits(return_X_y):

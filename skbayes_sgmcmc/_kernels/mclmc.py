@@ -93,15 +93,17 @@ def adapted(ratio, trust, memory, trusted, least, most, growth):
 
 
 @jit
-def take(theta, vectors, numbers, prior, rows, images, run, scheme, law, progress, xi, positions):
+def take(
+    theta, vectors, numbers, prior, rows, images, lookups, run, scheme, law, progress, xi, positions
+):
     """Take the steps of all chains, in place, and write theta after each of them to ``positions``.
 
     ``vectors`` (chains, parameters) and ``numbers`` (chains,) are the sampler's state; those that
     it does not have are empty. ``prior`` are the rates, (chains, parameters), and the constants of
-    the potential, (chains,). The ``rows`` and ``images`` are those of gradients. ``run`` has N,
-    eta, the temperature, whether the steps are tuned, the energy error to aim at last, and whether
-    g and the energy are of this target already. The ``scheme`` has the turns, and the drifts
-    between them.
+    the potential, (chains,). The ``rows``, ``images`` and ``lookups`` are those of gradients.
+    ``run`` has N, eta, the temperature, whether the steps are tuned, the energy error to aim at
+    last, and whether g and the energy are of this target already. The ``scheme`` has the turns, and
+    the drifts between them.
     """
     u, g, mean, square = vectors
     energy, scale, trust, caution, steps, undone, errors, usual, length, k = numbers
@@ -128,7 +130,7 @@ def take(theta, vectors, numbers, prior, rows, images, run, scheme, law, progres
                             theta[c, i] += along * u[c, i]
                     energy[c] = constant[c] + potential(theta[c], rates[c], per_n, g[c])
                     total[c] = 0.0
-                add_gradient(theta, rows, images, g, total)
+                add_gradient(theta, rows, images, lookups, g, total)
                 for c in range(n_chains):
                     energy[c] -= n * total[c]
             for c in range(n_chains):

@@ -26,6 +26,7 @@ from .layers import (
     log_all,
     times_slope,
 )
+from .lookups import look_up, pull_back_constant, pull_back_rows, usual_units
 
 #: likelihoods, by their numbers
 CATEGORICAL, GAUSSIAN, HETEROSCEDASTIC = range(3)
@@ -151,7 +152,7 @@ def take_rows(x, start, out):
 
 
 @inlined
-def add_gradient(theta, rows, images, slope, total):
+def add_gradient(theta, rows, images, lookups, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
     ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
@@ -160,7 +161,8 @@ def add_gradient(theta, rows, images, slope, total):
     ``log_noise`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
     that depends on the row, it is the log of the typical sd, and ``share`` (chains,) the part of
     the outputs that depend on the row. ``images`` are the convolutions, if there are any; code for
-    none is compiled without them.
+    none is compiled without them. The same holds for the ``lookups`` of a first layer, with which x
+    has the dense inputs alone.
     """
     x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
@@ -169,6 +171,10 @@ def add_gradient(theta, rows, images, slope, total):
     if images is not None:
         memory = workspace(images[0], x.shape[2])
         widest = max(widest, images[0][:, 2].max())
+    begin = 0
+    if lookups is not None:
+        begin, looked_up = 1, usual_units(theta, lookups, sizes[1])
+        each = len(lookups[0][3]) > x.shape[1]
     h = np.empty((n_layers, widest, ROWS), np.float32)
     # likelihoods use two more rows of g, and the two change places
     z = np.empty((widest + 2, ROWS), np.float32)
@@ -192,20 +198,24 @@ def add_gradient(theta, rows, images, slope, total):
             at = np.int64(0)  # for 0, numba would compile what takes it once more
             if images is not None:
                 at = convolve(theta[c], images, memory, activation, z, bits, h[0])
-            for layer in range(n_layers):
+            if lookups is not None:
+                these = c, start + (c * x.shape[1] if each else 0), n
+                out = h[1] if n_layers > 1 else z
+                at = look_up(theta[c], lookups, looked_up, these, h[0], out)
+            for layer in range(begin, n_layers):
                 n_in, n_out = sizes[layer], sizes[layer + 1]
+                if layer:
+                    activate(h[layer], n_in, activation, bits)
                 out = h[layer + 1] if layer < n_layers - 1 else z
                 for j in range(n_out):
                     out[j] = theta[c, at + n_in * n_out + j]
                 ins, outs = (at, n_out), EVERY
                 add_products(theta[c], n_out, outs, n_in, ins, h[layer], EVERY, out, EVERY)
                 at += (n_in + 1) * n_out
-                if layer < n_layers - 1:
-                    activate(out, n_out, activation, bits)
             likelihood(z, targets, codes, own, theta[c], at, w, share[c], log_p, bits, g, slope[c])
             for r in range(ROWS):
                 total[c] += w[r] * log_p[r]
-            for back in range(n_layers):
+            for back in range(n_layers - begin):
                 layer = n_layers - 1 - back
                 n_in, n_out = sizes[layer], sizes[layer + 1]
                 at -= (n_in + 1) * n_out
@@ -221,11 +231,15 @@ def add_gradient(theta, rows, images, slope, total):
                     g, z = z, g
             if images is not None:
                 pull_back(theta[c], images, memory, h[0], activation, z, g, at, slope[c])
+            if lookups is not None:
+                pull_back_rows(g, lookups, looked_up, these, h[0], slope[c])
+    if lookups is not None:
+        pull_back_constant(lookups, looked_up, slope)
 
 
 @jit
-def gradient(theta, rows, images, slope):
+def gradient(theta, rows, images, lookups, slope):
     """Add the slopes to ``slope`` as :func:`add_gradient` does, and return the sums."""
     total = np.zeros(len(theta))
-    add_gradient(theta, rows, images, slope, total)
+    add_gradient(theta, rows, images, lookups, slope, total)
     return total

@@ -25,6 +25,8 @@ TILE = 2 * WIDTH
 PLACE, VECTOR = ir.IntType(64), ir.VectorType(ir.FloatType(), WIDTH)
 #: the first number of a vector in all places
 FIRST = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), None)
+#: units of a layer whose weights are looked up together
+UNITS = 8
 FLAGS = tuple(OPTIONS["fastmath"])
 
 
@@ -69,6 +71,33 @@ def tile(outputs: int, rows: int) -> Any:
         return signature, generate
 
     return add
+
+
+@intrinsic
+def add_scaled(typing, out, to, x, a, at):
+    """Add x a[at + j] to out[to + j], for j < ``UNITS``."""
+    n = types.intp
+    signature = types.void(out, n, x, a, n)
+
+    def generate(context, builder, signature, arguments):
+        kinds, (out, to, x, a, at) = signature.args, arguments
+        kind = ir.VectorType(ir.FloatType(), UNITS)
+        some, places = ir.Constant(kind, ir.Undefined), ir.VectorType(ir.IntType(32), UNITS)
+        factor = builder.insert_element(some, x, PLACE(0))
+        factor = builder.shuffle_vector(factor, some, ir.Constant(places, None))
+        target, source = (
+            builder.bitcast(
+                builder.gep(context.make_array(kinds[i])(context, builder, array).data, [place]),
+                kind.as_pointer(),
+            )
+            for i, array, place in ((0, out, to), (3, a, at))
+        )
+        product = builder.fmul(factor, builder.load(source, align=4), flags=FLAGS)
+        after = builder.fadd(builder.load(target, align=4), product, flags=FLAGS)
+        builder.store(after, target, align=4)
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
 class Code:

@@ -148,7 +148,7 @@ class DenseDesign(_Dense):
         flat = indices.reshape(-1)
         if not isinstance(flat, Tensor):
             flat = sent(torch.from_numpy(flat), self.x.device)
-        return _batches(self.x.index_select(0, flat), indices)
+        return dense_batches(self.x.index_select(0, flat), indices)
 
     def __getitem__(self, chosen: Any) -> DenseDesign:
         return DenseDesign(self.x[chosen])
@@ -190,7 +190,7 @@ class StoredDesign(_Dense):
         return StoredBatch(self)
 
     def gather(self, indices: Array) -> Sequence[DenseBatch | SharedDenseBatch]:
-        return _batches(self._taken(indices.reshape(-1)).to(self.device), indices)
+        return dense_batches(self._taken(indices.reshape(-1)).to(self.device), indices)
 
     def __getitem__(self, chosen: Any) -> StoredDesign:
         """A design of some rows, which are read now."""
@@ -221,11 +221,11 @@ class StoredDesign(_Dense):
             yield rows, self._completed(x, rows).numpy()
 
 
-def _batches(rows: Tensor, indices: Any) -> Sequence[DenseBatch | SharedDenseBatch]:
+def dense_batches(rows: Tensor, indices: Any) -> Sequence[DenseBatch | SharedDenseBatch]:
     """Batches of gathered rows for indices (steps, chains, rows), or (steps, rows) if shared."""
     if indices.ndim == 3 and indices.shape[1] > 1:
-        return [DenseBatch(x) for x in rows.view(*indices.shape, -1).unbind(0)]
-    by_step = rows.view(len(indices), -1, rows.shape[1])
+        return [DenseBatch(x) for x in rows.view(*indices.shape, rows.shape[1]).unbind(0)]
+    by_step = rows.view(len(indices), len(rows) // len(indices), rows.shape[1])
     pairs = zip(by_step.unbind(0), by_step.transpose(1, 2).unbind(0), strict=True)
     return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
 

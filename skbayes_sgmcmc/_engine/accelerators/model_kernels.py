@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ...models._indicator_design import IndicatorDesign
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
 from .whole_steps import WholeSteps, whole_steps
@@ -55,7 +56,8 @@ class PerceptronKernel(ModelKernel):
         if why := super().why_not(recipe):
             return why
         x = recipe.target.data.fields["x"]
-        if not (isinstance(x, Tensor) and x.layout == torch.strided):
+        dense = isinstance(x, Tensor) and x.layout == torch.strided
+        if not (dense or isinstance(x, IndicatorDesign)):
             return "the rows are sparse, or stay in their file."
         if recipe.target.like.dtype != torch.float32:
             return "it computes in single precision; give dtype='float32'."

@@ -75,6 +75,7 @@ class WholeSteps:
             (rates.numpy(), constant.numpy()),
             self._likelihood.rows(evaluator.batch, latents, len(theta), self._scale),
             self._likelihood.images,
+            self._likelihood.lookups(evaluator.batch),
             (
                 step.n, step.eta, step.temperature, step.tuning, sampler.last_aim(step),
                 step.same_target,

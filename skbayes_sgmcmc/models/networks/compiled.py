@@ -14,6 +14,7 @@ from ..._arrays import Array
 from ..._data.minibatch import Batch
 from ..._limits import LIMITS
 from ..._metric import State
+from .._indicator_design import IndicatorBatch
 from ..likelihoods import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
 from .cnn import CNN, Convolution
 from .delayed_outputs import SHARE
@@ -76,15 +77,22 @@ class PerceptronGradient:
         from ..._kernels.perceptron import gradient
 
         rows = self.rows(batch, state, len(theta), scale)
-        value = gradient(theta.contiguous().numpy(), rows, self.images, out.numpy())
+        lookups = self.lookups(batch)
+        value = gradient(theta.contiguous().numpy(), rows, self.images, lookups, out.numpy())
         return torch.from_numpy(-value)
 
     def rows(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
         """What the kernels need besides the positions: rows, scaled weights and the likelihood."""
-        x, y = (_by_chain(batch.fields[name], batch) for name in ("x", "y"))
+        x, y = batch.fields["x"], _by_chain(batch.fields["y"], batch)
+        if isinstance(x, IndicatorBatch):
+            some = x.some.x.numpy()
+            x = some if some.ndim == 3 else some[None]
+        else:
+            x = _by_chain(x, batch)
+            x = x.reshape(*x.shape[:2], -1)
         classes = self._kind == 0
         return (
-            x.reshape(*x.shape[:2], -1),
+            x,
             np.zeros((1, 0, 1), np.float32) if classes else y,
             y.reshape(*y.shape[:2], -1) if classes else np.zeros((1, 0, 1), np.int64),
             self._classes,
@@ -95,6 +103,14 @@ class PerceptronGradient:
             *self._noise,
             state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32),
         )
+
+    def lookups(self, batch: Batch) -> tuple[Any, ...] | None:
+        """What the kernels need of rows whose weights are looked up; None of dense ones."""
+        x = batch.fields["x"]
+        if not isinstance(x, IndicatorBatch):
+            return None
+        rest: Any = x.rest  # a CSRBatch, as always on a CPU
+        return rest.for_kernels(), x.places.numpy(), x.constant.numpy()
 
 
 def connections(layers: Sequence[Convolution]) -> tuple[Array, ...]:

@@ -23,6 +23,7 @@ from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
 from .._design import SparseDesign
+from .._indicator_design import indicator_design
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
@@ -160,7 +161,10 @@ class NetworkModel(Model):
         plain = self._passes is self.network and self.augment is None
         if plain and self.network.takes(x, device):
             return SparseDesign(x, dtype, device)
-        return input_rows(x, dtype, device)
+        rows = input_rows(x, dtype, device)
+        if device == "cpu" and "perceptron" in self.kernels and isinstance(rows, Tensor):
+            return indicator_design(rows) or rows
+        return rows
 
     def init(self, rng: np.random.Generator) -> Array:
         start = np.concatenate(

@@ -21,6 +21,7 @@ from ..._arrays import Array
 from ..._draws.storage import dtype_name
 from ..._limits import LIMITS
 from .._design import SparseDesign
+from .._indicator_design import indicator_design
 from .._linalg import is_sparse
 from .passes import Rounded
 
@@ -59,7 +60,7 @@ class Network:
     recordable: bool = True
     #: whether ``row_products`` are all that a row takes; a user's module may have frozen parts
     counts_products: bool = False
-    #: whether rows may be a ``SparseBatch``
+    #: whether rows may be a ``DesignBatch``
     takes_sparse: bool = False
     #: "module": chains start near the network's own values
     start: str = "random"
@@ -100,11 +101,13 @@ class Network:
         return self.takes_sparse and device == "cpu" and sp.issparse(x) and is_sparse(x)
 
     def rows(self, x: Any, dtype: torch.dtype, device: str) -> Any:
-        """Rows as :meth:`outputs` takes them: a tensor (1, rows, ...), or a ``SparseBatch``."""
+        """Rows as :meth:`outputs` takes them: a tensor (1, rows, ...), or a ``DesignBatch``."""
         if self.takes(x, device):
             return SparseDesign(x, dtype, device).whole()
         dense = x.toarray() if sp.issparse(x) else x[:]
-        return torch.from_numpy(np.ascontiguousarray(dense, dtype_name(dtype))).to(device)[None]
+        rows = torch.from_numpy(np.ascontiguousarray(dense, dtype_name(dtype))).to(device)
+        design = indicator_design(rows) if self.takes_sparse and device == "cpu" else None
+        return rows[None] if design is None else design.whole()
 
     def values(self) -> Array:
         """The network's own values of its parameters, (n_parameters,); only modules have some."""
