@@ -33,7 +33,9 @@ def center_and_scale(X: Array, weight: Array | None, axis: Any = 0) -> tuple[Arr
 
     Constants with rounding errors above 1, such as times in nanoseconds, have a larger scale.
     """
-    if axis == 0 and _is_large(X):
+    if sp.issparse(X):
+        center, sd = _of_csr(X, weight)
+    elif axis == 0 and _is_large(X):
         center, sd = _by_blocks(X, weight)
     else:
         # squares of numbers near the ends of the range overflow, or are zero: multiplied by powers
@@ -101,6 +103,30 @@ def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
     return (center, sd) if unit is None else (np.ldexp(center, unit), np.ldexp(sd, unit))
 
 
+def _of_csr(X: Any, weight: Array | None) -> tuple[Array, Array]:
+    """Means and standard deviations as of :func:`_moments`, of a CSR matrix."""
+    powers = _unit(np.stack(_ends(X)), 0)
+    if powers is not None:
+        X = sp.csr_matrix((np.ldexp(X.data, -powers[0][X.indices]), X.indices, X.indptr), X.shape)
+    center, variance = (
+        each.astype(X.dtype) for each in mean_variance_axis(X, axis=0, weights=weight)
+    )
+    sd = _sd(variance, center)
+    return (
+        (center, sd) if powers is None else (np.ldexp(center, powers[0]), np.ldexp(sd, powers[0]))
+    )
+
+
+def _ends(X: Any) -> tuple[Array, Array]:
+    """The smallest and the largest number of each column."""
+    if sp.issparse(X):
+        return X.min(axis=0).toarray()[0], X.max(axis=0).toarray()[0]
+    if not _is_large(X):
+        return X.min(axis=0), X.max(axis=0)
+    ends = [(x.min(axis=0), x.max(axis=0)) for _, x in _blocks(X)]
+    return np.min([e[0] for e in ends], axis=0), np.max([e[1] for e in ends], axis=0)
+
+
 def _is_large(X: Any) -> bool:
     return isinstance(X, StoredRows) or X.nbytes > LIMITS.held_bytes
 
@@ -117,16 +143,13 @@ def shared_scale(X: Array, scale: Array) -> Array:
     mean square of their standard deviations, so that pixels that are rarely other than black stay
     small. Divided by their own standard deviation, they would be the largest numbers of all.
     """
-    if _is_large(X):
-        ends = [(x.min(axis=0), x.max(axis=0)) for _, x in _blocks(X)]
-        low, high = np.min([e[0] for e in ends], axis=0), np.max([e[1] for e in ends], axis=0)
-    else:
-        low, high = X.min(axis=0), X.max(axis=0)
+    low, high = _ends(X)
     varies = low < high
     if not varies.any():
         return scale
     whole = (low == low.min()) & (high == high.max())
-    values = np.unique(X[:: -(-len(X) // 1000)])  # of a thousand rows
+    some = X[:: -(-X.shape[0] // 1000)]
+    values = np.unique(np.append(some.data, 0) if sp.issparse(X) else some)
     few = len(values) <= min(MOST_VALUES, 0.05 * X.shape[0] * X.shape[1])
     if not few or whole.sum() < varies.sum() / 2:
         return scale

@@ -18,7 +18,7 @@ from sklearn.utils.sparsefuncs import inplace_column_scale
 from .._arrays import Array
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
-from .._data.scaling import center_and_scale, scale_of_effects
+from .._data.scaling import center_and_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._limits import LIMITS
 from .._modes import usual_modes
@@ -182,9 +182,6 @@ class NetworkEstimator(SGMCMCEstimator):
         if not self.standardize:
             self._x_center, self._x_scale = np.zeros(1), np.ones(1)
             return
-        if sp.issparse(X):  # not centred, so that zeros stay zeros
-            self._x_center, self._x_scale = np.zeros(1), scale_of_effects(X, weight)
-            return
         self._x_center, self._x_scale = center_and_scale(X, weight)
 
     def _inputs(self, X: Any) -> Any:
@@ -193,12 +190,14 @@ class NetworkEstimator(SGMCMCEstimator):
         Many rows stay where they are, and are standardised when they are read.
         """
         center, scale = self._x_center, self._x_scale
-        if sp.issparse(X) and np.any(center):  # the rows of fit were dense
-            X = X.toarray()
         if sp.issparse(X):
             inputs = sp.csr_matrix(X, copy=True)
             inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))
-            return inputs
+            if not np.any(center):
+                return inputs
+            from ..models._indicator_design import ShiftedRows
+
+            return ShiftedRows(inputs, -center / scale)
         large = isinstance(X, np.ndarray) and X.nbytes > LIMITS.held_bytes
         if large or isinstance(X, StoredRows):
             from .._data.stored_inputs import ScaledRows

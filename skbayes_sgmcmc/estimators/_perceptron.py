@@ -22,6 +22,11 @@ class Perceptron(NetworkEstimator):
     #: float32 even for few parameters
     _dense = True
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.mlp import MLP
 

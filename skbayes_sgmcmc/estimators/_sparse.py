@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
+from .._data.scaling import scale_of_effects
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
@@ -41,9 +43,16 @@ class SparsePerceptron(SelectorMixin, Perceptron):
 
     compress = compress
 
+    def _fit_inputs(self, X: Any, weight: Any) -> None:
+        if not (self.standardize and sp.issparse(X)):
+            super()._fit_inputs(X, weight)
+            return
+        # not centred, so that zeros stay zeros
+        numbers, scale = self._columns.numbers, scale_of_effects(X, weight)
+        self._x_center, self._x_scale = np.zeros(1), np.where(numbers, scale, 1.0)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.allow_nan = not self._encoding.plain  # ``transform`` selects given columns
         return tags
 

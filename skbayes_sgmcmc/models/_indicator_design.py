@@ -82,6 +82,41 @@ class IndicatorBatch(DesignBatch):
         out.addcmul_(self.constant[:, None], r.sum(1, keepdim=True), value=scale)
 
 
+class ShiftedRows:
+    """Rows of a CSR matrix plus the same constant (columns,), such as standardised ones."""
+
+    def __init__(self, x: Any, constant: Array):
+        self.x, self.constant, self.shape = x, constant, x.shape
+        share = np.bincount(x.indices, minlength=x.shape[1]) / max(x.shape[0], 1)
+        #: columns that are the constant in most rows
+        self.rare = share <= LIMITS.lookup_share
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether enough columns are the constant in most rows."""
+        return int(self.rare.sum()) >= LIMITS.worth_lookups
+
+    def toarray(self) -> Array:
+        return np.asarray(self.x.toarray() + self.constant)
+
+
+def sparse_design(x: Any, dtype: torch.dtype) -> SparseDesign | IndicatorDesign:
+    """The design of a CSR matrix, or of shifted rows, on a CPU.
+
+    Columns of the latter that are often other than the constant are dense.
+    """
+    if sp.issparse(x):
+        return SparseDesign(x, dtype, "cpu")
+    rare, places = x.rare, np.flatnonzero(~x.rare)
+    dense = torch.from_numpy(x.x[:, places].toarray() + x.constant[places]).to(dtype)
+    rest = sp.csr_matrix((x.x.data * rare[x.x.indices], x.x.indices, x.x.indptr), x.shape)
+    rest.eliminate_zeros()
+    constant = torch.from_numpy(np.where(rare, x.constant, 0.0)).to(dtype)
+    return IndicatorDesign(
+        dense, torch.from_numpy(places), SparseDesign(rest, dtype, "cpu"), constant
+    )
+
+
 def indicator_design(x: Tensor) -> IndicatorDesign | None:
     """The design of rows on a CPU, if enough columns mostly have one value; else None."""
     if x.ndim != 2 or x.shape[1] < LIMITS.worth_lookups or not len(x):

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from ..._arrays import Array
 from ..._draws.storage import dtype_name
 from ..._limits import LIMITS
-from .._design import SparseDesign
-from .._indicator_design import indicator_design
+from .._indicator_design import ShiftedRows, indicator_design, sparse_design
 from .._linalg import is_sparse
 from .passes import Rounded
 
@@ -98,13 +97,15 @@ class Network:
 
     def takes(self, x: Any, device: str) -> bool:
         """Whether products with these rows are quicker as a CSR matrix, which the network takes."""
-        return self.takes_sparse and device == "cpu" and sp.issparse(x) and is_sparse(x)
+        if not self.takes_sparse or device != "cpu":
+            return False
+        return x.is_sparse if isinstance(x, ShiftedRows) else sp.issparse(x) and is_sparse(x)
 
     def rows(self, x: Any, dtype: torch.dtype, device: str) -> Any:
         """Rows as :meth:`outputs` takes them: a tensor (1, rows, ...), or a ``DesignBatch``."""
         if self.takes(x, device):
-            return SparseDesign(x, dtype, device).whole()
-        dense = x.toarray() if sp.issparse(x) else x[:]
+            return sparse_design(x, dtype).whole()
+        dense = x[:] if not hasattr(x, "toarray") else x.toarray()
         rows = torch.from_numpy(np.ascontiguousarray(dense, dtype_name(dtype))).to(device)
         design = indicator_design(rows) if self.takes_sparse and device == "cpu" else None
         return rows[None] if design is None else design.whole()
