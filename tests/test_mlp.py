@@ -9,6 +9,7 @@ import warnings
 import joblib
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import scipy.special
 from _cases import cases
 from _checkpoint import steps_told
@@ -27,6 +28,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
     BayesianMLPClassifier,
+    BayesianMLPRegressor,
     CheckpointError,
     skops_trusted_types,
 )
@@ -46,6 +48,32 @@ def iris():
 def fitted(iris):
     """A short fit at the other defaults; not to be fitted again."""
     return small().fit(*iris)
+
+
+# sparse rows --------------------------------------------------------------------------------------
+
+
+@cases("standardize", [True, False])
+@cases("n_columns", [10, 300])
+@cases("kind", [BayesianMLPClassifier, BayesianMLPRegressor])
+def test_sparse_rows_are_those_of_the_dense_table(kind, n_columns, standardize):
+    """Though zeros are standardised, too. One column in ten has many numbers, and one has none."""
+    rng = np.random.default_rng(0)
+    share = np.where(np.arange(n_columns) % 10 == 1, 0.8, 0.03)
+    X = rng.normal(2.0, 3.0, (120, n_columns)) * (rng.random((120, n_columns)) < share)
+    X[:, 4] = 0.0
+    y, weight = (X[:, 1] > 1.0).astype(int), rng.exponential(size=120)
+    short = {"n_draws": 5, "burn_in": 10, "thinning": 2, "n_chains": 2, "random_state": 0}
+    model = kind(5, standardize=standardize, dtype="float64", **short)
+    dense = clone(model).fit(X, y, sample_weight=weight)
+    assert_same(dense, model.fit(sp.csr_matrix(X), y, sample_weight=weight), atol=1e-8)
+    predict = "predict" if kind is BayesianMLPRegressor else "predict_proba"
+    of_both = [getattr(dense, predict)(rows) for rows in (X, sp.coo_matrix(X))]
+    np.testing.assert_allclose(*of_both, atol=1e-8)
+    stream = clone(model).partial_fit(sp.csr_matrix(X[:60]), y[:60])
+    stream.partial_fit(X[60:], y[60:])
+    of_dense = clone(model).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    assert_same(of_dense, stream, atol=1e-8)
 
 
 # what it is for -----------------------------------------------------------------------------------

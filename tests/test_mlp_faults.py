@@ -111,10 +111,6 @@ def test_too_few_rows_or_classes(iris):
         small().fit(X, X[:, 0])
     with pytest.raises(ValueError, match=r"NaN|infinity"):
         small().fit(np.where(X > 7.0, np.nan, X), y)
-    with pytest.raises(TypeError, match="dense data is required"):
-        import scipy.sparse as sp
-
-        small().fit(sp.csr_matrix(X), y)
 
 
 @cases("kind", ["float16", "float32", "int64", "uint8", "bool"])

@@ -307,7 +307,7 @@ def with_numbers(estimator: Any, X: Any, *, reset: bool, head: Any = None) -> tu
         missing_of(as_array(column_of(X, j))).any() for j in range(len(labels))
     ):
         return X, False
-    return encoding.encoded(X, labels, sparse=bool(estimator._sparse())), True
+    return encoding.encoded(X, labels), True
 
 
 def _sorted(values: Array, name: str) -> list[Any]:

@@ -15,7 +15,6 @@ from .._arrays import Array
 from .._conversion import refuse_columns
 from .._exceptions import listed, not_allowed
 from .._labels import codes_of, label_array, label_text
-from .._limits import LIMITS
 from .._table_columns import (
     as_array,
     column_of,
@@ -27,16 +26,14 @@ from .._table_columns import (
 )
 from ._texts import Complaint, complaint_of, warn_of_texts
 
-#: fewest columns of encoded rows that are sparse, if they may be, and the largest share of
-#: numbers that are not zero. Both are known in fit: later rows are then of the same kind
+#: fewest columns of encoded rows that are sparse, and the largest share of numbers that are not
+#: zero. Both are known in fit: later rows are then of the same kind
 SPARSE_WIDTH, SPARSE_SHARE = 1000, 0.3
 #: an error's text for a column without a value
 EMPTY = "X is not allowed: every value of column {!r} is missing. Leave the column out."
 #: fewest rows of a category with an indicator of its own. A single row does not tell an effect from
 #: noise: with an indicator for each, ids and dates would explain all noise of the training rows
 FEWEST = 2
-#: what to do with columns of too many levels, or where indicators are of no use
-OTHER_ENCODER = "put TargetEncoder of scikit-learn before the estimator in a pipeline"
 
 
 @dataclass(frozen=True)
@@ -186,14 +183,13 @@ class Encoding:
             return np.zeros(n_columns, dtype=bool)
         return np.array([isinstance(each, Categories) for each in self.columns])
 
-    def encoded(self, X: Any, labels: Sequence[str], *, sparse: bool) -> Any:
-        """Rows of numbers. ``sparse``: whether they may be a CSR matrix, if most of them are 0."""
-        self._check_size(X.shape[0], labels, sparse)
+    def encoded(self, X: Any, labels: Sequence[str]) -> Any:
+        """Rows of numbers; a CSR matrix if there are many columns, most of whose numbers are 0."""
         parts: list[Any] = [
             column.encoded(labels[j], column_of(X, j)) for j, column in enumerate(self.columns)
         ]
         width = sum(each.width for each in self.columns)
-        if sparse and width >= SPARSE_WIDTH and len(self.columns) < SPARSE_SHARE * width:
+        if width >= SPARSE_WIDTH and len(self.columns) < SPARSE_SHARE * width:
             return sp.hstack([sp.csr_matrix(part) for part in parts], format="csr")
         return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
 
@@ -214,18 +210,6 @@ class Encoding:
                 "columns with gaps, because its rows are not numbers. Fit a pipeline that encodes "
                 "them, by OneHotEncoder and SimpleImputer(add_indicator=True) of scikit-learn in a "
                 "ColumnTransformer, and give its last step, pipeline[-1]."
-            )
-
-    def _check_size(self, n_rows: int, labels: Sequence[str], sparse: bool) -> None:
-        sizes = [each.width for each in self.columns]
-        size = 8 * n_rows * sum(sizes)
-        if size > LIMITS.auto_bytes and not sparse:
-            widest = int(np.argmax(sizes))
-            raise not_allowed(
-                f"X is not allowed: column {labels[widest]!r} has {sizes[widest]} categories, and "
-                f"rows with an indicator for each take {size / 2**30:.1f} GiB. Give fewer rows at "
-                f"once, or {OTHER_ENCODER}; BayesianLogisticRegression and BayesianGLMRegressor "
-                "take such columns as they are."
             )
 
 
