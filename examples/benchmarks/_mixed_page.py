@@ -47,10 +47,11 @@ Seeds from 3 on, all of mpls_stops, nafld and movielens, and most runs of RealML
 beside other work, which makes core-seconds larger. nafld and movielens were found later and are in
 no rank. movielens has 100,004 ratings of films, without their titles: by 671 users, and in 694
 columns after encoding; 80,000 of its rows took 243 core-seconds before standardised rows were kept,
-130 with them, and 0.43 of that since weights of indicators are looked up. nafld has measurements of HDL cholesterol, several of each person, and persons
-are in one part of a split only. Ours warns there that its chains have not reached the posterior,
-which takes rows for independent: with 80,000 steps instead of 14,000, seed 0 has an RMSE of .876
-instead of .872 and an NLL of 1.267 instead of 1.262.
+130 with them, and 0.43 of that since weights of indicators are looked up. nafld has measurements of
+HDL cholesterol, several of each person, and persons are in one part of a split only. Ours warns
+there that its chains have not reached the posterior, which takes rows for independent: with 80,000
+steps instead of 14,000, seed 0 has an RMSE of .876 instead of .872 and an NLL of 1.267 instead of
+1.262.
 
 {lists}
 

@@ -107,11 +107,12 @@ def sparse_design(x: Any, dtype: torch.dtype) -> SparseDesign | IndicatorDesign:
     """
     if sp.issparse(x):
         return SparseDesign(x, dtype, "cpu")
-    rare, places = x.rare, np.flatnonzero(~x.rare)
-    dense = torch.from_numpy(x.x[:, places].toarray() + x.constant[places]).to(dtype)
-    rest = sp.csr_matrix((x.x.data * rare[x.x.indices], x.x.indices, x.x.indptr), x.shape)
-    rest.eliminate_zeros()
-    constant = torch.from_numpy(np.where(rare, x.constant, 0.0)).to(dtype)
+    csr, places = x.x, np.flatnonzero(~x.rare)
+    dense = torch.from_numpy(csr[:, places].toarray() + x.constant[places]).to(dtype)
+    kept = x.rare[csr.indices]
+    starts = np.concatenate([[0], kept.cumsum()])[csr.indptr]
+    rest = sp.csr_matrix((csr.data[kept], csr.indices[kept], starts), csr.shape)
+    constant = torch.from_numpy(np.where(x.rare, x.constant, 0.0)).to(dtype)
     return IndicatorDesign(
         dense, torch.from_numpy(places), SparseDesign(rest, dtype, "cpu"), constant
     )
