@@ -7,6 +7,7 @@ Every schedule is a scikit-learn ``BaseEstimator``, so its parameters can be sea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -395,6 +396,11 @@ def as_schedule(name: str, value: float | Schedule) -> Schedule:
     schedule = value if isinstance(value, Schedule) else Constant(value)
     schedule.check(name)
     return schedule
+
+
+def number_if_constant(value: Any) -> Any:
+    """The number that a constant schedule stands for; other values as they are."""
+    return value.value if isinstance(value, Constant) else value
 
 
 class MixingDistance(BaseEstimator):

@@ -25,7 +25,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.scaling import center_and_scale
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC
-from skbayes_sgmcmc.schedules import Cyclical, Exponential, Polynomial
+from skbayes_sgmcmc.schedules import Constant, Cyclical, Exponential, Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -398,13 +398,20 @@ def test_a_stream_goes_on_with_the_chains_that_are_left(data, replaced):
     assert clf.posterior_.n_chains == 2 and np.isfinite(clf.coef_).all()
 
 
-@pytest.mark.parametrize("sampler", ["sgld", "sghmc"])
-def test_no_spread_is_warned_of(data, sampler):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sampler": "sgld", "temperature": 0.0},
+        {"sampler": "sghmc", "temperature": 0.0},
+        {"step_size": "auto", "temperature": Constant(0.0)},
+    ],
+)
+def test_no_spread_is_warned_of(data, given):
     """Temperature 0 is an optimiser: at its end nothing moves by more than rounding."""
-    clf = small(temperature=0.0, sampler=sampler, burn_in=20_000, thinning=1)
+    clf = small(**given, burn_in=20_000, thinning=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.warns(SamplingWarning, match="coef, intercept have no spread.*temperature"):
+        with pytest.warns(SamplingWarning, match="coef, intercept have no.*temperature above 0"):
             clf.fit(*data)
 
 

@@ -171,17 +171,21 @@ def test_a_temperature_may_be_zero():
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @cases(
-    "estimator",
+    "estimator, temperature",
     [
-        LatentDirichletAllocation(2, parametrization="expanded_mean"),  # refuses other temperatures
-        BayesianMLPClassifier(3),  # ends early and learns scales at temperature 1
+        # it refuses other temperatures
+        (LatentDirichletAllocation(2, parametrization="expanded_mean"), 1.0),
+        # it ends early at temperature 1, and learns scales at 1 and at 0
+        (BayesianMLPClassifier(3), 1.0),
+        (BayesianMLPClassifier(3), 0.0),
     ],
 )
-def test_a_constant_temperature_is_a_number(estimator):
+def test_a_constant_temperature_is_a_number(estimator, temperature):
     rng = np.random.default_rng(0)
     data = rng.poisson(1.0, (40, 5)), np.arange(40) % 2
     run = estimator.set_params(max_steps=60, n_chains=2, random_state=0)
-    first, second = (clone(run).set_params(temperature=t) for t in (1.0, Constant(1.0)))
+    same = temperature, Constant(temperature)
+    first, second = (clone(run).set_params(temperature=each) for each in same)
     one, other = first.fit(*data).posterior_, second.fit(*data).posterior_
     for name in one:
         np.testing.assert_array_equal(other[name], one[name])

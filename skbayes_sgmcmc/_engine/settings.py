@@ -28,7 +28,7 @@ from .._validation import (
     is_whole,
 )
 from ..samplers import TABLE, resolve
-from ..schedules import Constant, MixingDistance, Schedule, as_schedule
+from ..schedules import MixingDistance, Schedule, as_schedule, number_if_constant
 from .devices import check_device
 from .memory import check_network_memory as check_network_memory
 
@@ -66,6 +66,9 @@ class Settings:
     random_state: Any = None
     verbose: int = 0
 
+    def __post_init__(self) -> None:
+        self.temperature = number_if_constant(self.temperature)
+
     @classmethod
     def of(cls, estimator: Any, **others: Any) -> Settings:
         """The shared parameters of an estimator, checked.
@@ -91,8 +94,6 @@ class Settings:
             resolve(self.sampler, self.integrator, listed=samplers)
         check_unless("auto", as_schedule, "step_size", self.step_size)
         as_schedule("temperature", self.temperature)
-        if isinstance(self.temperature, Constant):
-            self.temperature = self.temperature.value
         for name in ("step_size", "temperature"):
             value = getattr(self, name)
             if not is_auto(value) and not isinstance(value, Schedule) and value != 0:

@@ -16,6 +16,7 @@ from .._draws.posterior_samples import PosteriorSamples, names_of
 from .._exceptions import warn
 from .._sklearn import BaseEstimator
 from .._validation import is_auto
+from ..schedules import number_if_constant
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -82,7 +83,8 @@ def check_mixing(
     still = [name for name, values in what.draws.items() if not moves(values)]
     if still:
         why = "the chains did not move. Give a larger step_size or a temperature above 0."
-        if is_auto(estimator.step_size) and estimator.temperature != 0.0:  # steps fit the posterior
+        cold = number_if_constant(estimator.temperature) == 0.0
+        if is_auto(estimator.step_size) and not cold:  # steps fit the posterior
             why = (
                 "their posterior is as narrow as rounding errors, as if y is an exact function of "
                 f"X. Give {estimator._exact_remedy}, or smaller weights of rows if they are huge."

@@ -22,7 +22,7 @@ from .._data.scaling import center_and_scale
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
 from .._limits import LIMITS
 from .._modes import usual_modes
-from ..schedules import Schedule
+from ..schedules import Schedule, number_if_constant
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
@@ -324,6 +324,7 @@ class NetworkEstimator(SGMCMCEstimator):
 
 def _is_cold(temperature: Any) -> bool:
     """Whether chains end at a temperature below 1; at 0 learned scales stay where they begin."""
+    temperature = number_if_constant(temperature)
     if isinstance(temperature, Schedule):
         n_steps = 10**5  # of a long run
         return bool(temperature.values(np.array([n_steps - 1]), n_steps)[0] < 1.0)

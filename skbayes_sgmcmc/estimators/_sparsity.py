@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from .._exceptions import not_allowed, warn
 from .._validation import check_is_fitted, check_real, is_auto
+from ..schedules import number_if_constant
 
 if TYPE_CHECKING:
     from ..models.networks.model import NetworkModel
@@ -43,7 +44,7 @@ class Sparsity:
         prior = SpikeSlab() if isinstance(prior, str) and prior == "spike_slab" else prior
         if not isinstance(prior, SpikeSlab):
             return cls(None, prune)
-        if prior.adaptation == "auto" and not _is_one(temperature):
+        if prior.adaptation == "auto" and number_if_constant(temperature) != 1.0:
             prior = clone(prior).set_params(adaptation="sa")
         return cls(prior, prune)
 
@@ -54,7 +55,8 @@ class Sparsity:
         """Raise ``ValueError`` if the pruning is not allowed, or the prior at this temperature."""
         if self.pruning is not None:
             self.pruning.check("prune")
-        if self.prior is not None and self.prior.exact and not _is_one(temperature):
+        exact = self.prior is not None and self.prior.exact
+        if exact and number_if_constant(temperature) != 1.0:
             raise not_allowed(
                 f"temperature={temperature!r} is not allowed with prior.adaptation='gibbs', which "
                 "samples the posterior only at temperature 1: give temperature=1.0, or "
@@ -151,11 +153,3 @@ def compress(self: Any) -> Any:
         names = [name for name in self.posterior_.draws if name not in dropped]
         small.posterior_ = CompressedSamples(self.posterior_, names)
     return small
-
-
-def _is_one(temperature: Any) -> bool:
-    """Whether the temperature is 1 throughout, which exact conditionals need."""
-    from ..schedules import Constant, as_schedule
-
-    schedule = as_schedule("temperature", temperature)
-    return isinstance(schedule, Constant) and schedule.value == 1.0
