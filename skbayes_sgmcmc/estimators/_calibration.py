@@ -60,7 +60,6 @@ class CalibratedClassifier(NetworkClassifier):
     """
 
     calibrate: Any
-    storage: Any
     calibration_power_: float = 1.0
 
     def _run(self, task: Task) -> None:

@@ -43,7 +43,6 @@ class LastLayer(NetworkEstimator):
 
     prior_center: Any
     augment: Any
-    storage: Any
     #: the module of the fit, and the names of its sampled parameters in its order
     _module: nn.Module
     _sampled_names: tuple[str, ...]

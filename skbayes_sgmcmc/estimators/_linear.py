@@ -22,6 +22,7 @@ from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORICAL_SHAPE, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
+from ._parameters import LinearParameters
 from ._reading import check_fitted
 from ._sense import check_spread, check_strays
 
@@ -46,7 +47,7 @@ LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 LEFT_OUT, NOTED = 0.05, 1.0
 
 
-class LinearEstimator(SGMCMCEstimator):
+class LinearEstimator(LinearParameters, SGMCMCEstimator):
     """Mixin of estimators with a linear model: ``prior_scale`` and ``fit_intercept``."""
 
     fit_intercept: bool

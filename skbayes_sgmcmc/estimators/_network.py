@@ -27,6 +27,7 @@ from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
 from ._mixing import MIXING, MustMix
+from ._parameters import NetworkParameters
 from ._regressor import BayesianRegressor
 from ._sense import check_drift, check_spread, check_strays
 from ._sparsity import Sparsity, set_zeros
@@ -50,18 +51,16 @@ if TYPE_CHECKING:
 LOGIT_GAIN = 4.0
 
 
-class NetworkEstimator(SGMCMCEstimator):
+class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
     """Mixin of estimators with a network as model. Subclasses make the network."""
 
     prior_scale: Any
     standardize: bool
     n_features_in_: int
-    precision: str
     _n_outputs: int
     #: parameters that only some estimators have
     augment: Any = None
     prune: Any = None
-    chain_method: str = "auto"
     #: what of a row is which argument of the network
     _layout: Layout = PLAIN
     #: blocks of weights with a spike-and-slab prior, and pruned blocks, in the network's order

@@ -26,6 +26,11 @@ from .._validation import (
 from ._encoding import check_categorical_features
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from .._draws.storage import Storage
+    from ..priors import Prior
+    from ..samplers import Sampler
     from ..schedules import MixingDistance, Schedule
 
 Check = Callable[[str, Any], Any]
@@ -33,7 +38,7 @@ Check = Callable[[str, Any], Any]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SamplingParameters:
-    """Parameters of every estimator; each has a prior, a sampler and starts of its own besides."""
+    """Parameters of every estimator; each has a prior, a sampler and starts besides."""
 
     integrator: str = "auto"
     step_size: float | Schedule | Literal["auto"] = "auto"
@@ -53,6 +58,28 @@ class SamplingParameters:
     n_jobs: int | None = None
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearParameters(SamplingParameters):
+    """Parameters of every linear model besides."""
+
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    sampler: str | Sampler = "auto"
+    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
+    gradient: str = "auto"
+    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
+    storage: Storage | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkParameters(SamplingParameters):
+    """Parameters of every network besides."""
+
+    chain_method: str = "auto"
+    precision: str = "full"
+    storage: Storage | None = None
 
 
 def choice(*allowed: Any) -> Check:

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from .._arrays import Array
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._data.scaling import center_and_scale
-from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from .._validation import check_sizes
 from ._calibration import CalibratedClassifier
@@ -177,12 +176,9 @@ class BayesianCNNClassifier(CalibratedClassifier):
     standardize: bool = True
     augment: Callable[..., Any] | None = None
     sampler: str | Sampler = "psgld"
-    chain_method: str = "auto"
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15
     calibrate: bool | Literal["auto"] = "auto"
-    precision: str = "full"
-    storage: Storage | None = None
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

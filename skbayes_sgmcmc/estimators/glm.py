@@ -12,7 +12,6 @@ from scipy.special import logit
 
 from .._arrays import Array
 from .._draws.mixture import Mixture, WithFew
-from .._draws.storage import Storage
 from .._exceptions import not_allowed
 from . import _groups as grouped
 from ._descriptions import LINEAR, SHARED, described
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from ..models.glm import GLMModel
     from ..models.student_likelihood import StudentT
     from ..models.tweedie_likelihood import Tweedie
-    from ..priors import LearnedScale, Prior
-    from ..samplers import Sampler
+    from ..priors import LearnedScale
 
 
 @described(SHARED | LINEAR)
@@ -211,16 +209,9 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     group_slopes: int | str | Sequence[int | str] | None = None
     group_scale: float | LearnedScale | Literal["learned"] = "learned"
     fit_intercept: bool = True
-    prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
     likelihood: str | StudentT | Tweedie = "normal"
     noise: float | Literal["infer"] = "infer"
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    sampler: str | Sampler = "auto"
-    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
-    gradient: str = "auto"
-    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
-    storage: Storage | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

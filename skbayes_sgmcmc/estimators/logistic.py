@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import ArrayLike
 
 from .._arrays import Array
-from .._draws.storage import Storage
 from .._limits import LIMITS
 from .._modes import usual_modes
 from .._validation import is_auto
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._engine.settings import Settings
-    from ..priors import LearnedScale, Prior
-    from ..samplers import Sampler
+    from ..priors import LearnedScale
     from ._fitting import Task
 
 
@@ -161,15 +159,8 @@ class BayesianLogisticRegression(LinearClassifier):
     """
 
     fit_intercept: bool = True
-    prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: ArrayLike | LearnedScale | Literal["learned"] = 1.0
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    sampler: str | Sampler = "auto"
-    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
-    gradient: str = "auto"
-    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
-    storage: Storage | None = None
 
     def _model_class(self) -> Any:
         from ..models.rotated import RotatedLogisticModel

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from .._draws.storage import Storage
 from .._validation import check_sizes, is_auto
 from ._calibration import CalibratedClassifier
 from ._descriptions import NETWORK, SHARED, described
@@ -189,12 +188,9 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     standardize: bool = True
     sampler: str | Sampler = "auto"
-    chain_method: str = "auto"
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15
     calibrate: bool | Literal["auto"] = "auto"
-    precision: str = "full"
-    storage: Storage | None = None
 
     _checks: ClassVar[dict[str, Check]] = {"hidden_layer_sizes": unless("auto", check_sizes)}
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from numpy.typing import ArrayLike
 
-from .._draws.storage import Storage
 from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkRegressor
 from ._perceptron import Perceptron
@@ -193,8 +192,5 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     standardize: bool = True
     sampler: str | Sampler = "auto"
-    chain_method: str = "auto"
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15
-    precision: str = "full"
-    storage: Storage | None = None

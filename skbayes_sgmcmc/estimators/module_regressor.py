@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from numpy.typing import ArrayLike
 from torch import nn
 
-from .._draws.storage import Storage
 from ._descriptions import NETWORK, SHARED, described
 from ._module import ModuleEstimator
 from ._network import NetworkRegressor
@@ -175,11 +174,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     augment: Callable[..., Any] | None = None
     n_workers: int = 0
     sampler: str | Sampler = "auto"
-    chain_method: str = "auto"
     init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
     validation_fraction: float = 0.15
-    precision: str = "full"
-    storage: Storage | None = None
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.

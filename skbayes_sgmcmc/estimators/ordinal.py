@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from .._draws import prediction
-from .._draws.storage import Storage
 from .._exceptions import not_allowed, warn
 from .._labels import codes_of, declared_order
 from ._descriptions import LINEAR, SHARED, described
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
-    from ..priors import LearnedScale, Prior
-    from ..samplers import Sampler
+    from ..priors import LearnedScale
 
 
 @described(SHARED | LINEAR)
@@ -160,15 +158,8 @@ class BayesianOrdinalClassifier(LinearClassifier):
     #: ordered classes are not linear in the features
     _student_units = (16,)
 
-    prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    sampler: str | Sampler = "auto"
-    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
-    gradient: str = "auto"
-    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
-    storage: Storage | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._draws.storage import Storage
 from ._classes import columns
 from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkClassifier
@@ -162,10 +161,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     standardize: bool = True
     sampler: str | Sampler = "psgld"
-    chain_method: str = "auto"
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
-    precision: str = "full"
-    storage: Storage | None = None
 
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.network import ReferenceClass

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._arrays import Array
-from .._draws.storage import Storage
 from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkRegressor
 from ._sparse import SparsePerceptron
@@ -172,10 +171,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
     categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
     standardize: bool = True
     sampler: str | Sampler = "psgld"
-    chain_method: str = "auto"
     init: ArrayLike | Literal["auto", "random", "map"] = "auto"
-    precision: str = "full"
-    storage: Storage | None = None
 
     #: the noise is normal
     likelihood = "normal"
