@@ -129,13 +129,24 @@ activation : {"relu", "tanh", "logistic"}, default="relu"
 prune : None, float or Pruning, default=None
     Pruning of the smallest weights during sampling: the final fraction of zeros, or a
     :class:`Pruning` that also sets the schedule and the layers. None: no pruning.
+standardize : bool, default=True
+    If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
+    such as pixels or yes and no, are divided by one number: the root mean square of their
+    standard deviations. They have one unit if all their values are among at most 256, and half
+    of the features have the smallest and the largest of them.
 augment : callable or None, default=None
     Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
     the same shape, ``(..., *shape of a row)``, and device. See
     :mod:`skbayes_sgmcmc.augmentation`.
+sampler : str or Sampler, default="psgld"
+    Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+    "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
 step_size : "auto", float or Schedule, default="auto"
     Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
     "auto": 0.002 for pSGLD; with the other samplers, each chain finds its own in the burn-in.
+batch_size : "auto" or int, default="auto"
+    Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+    values, otherwise 100.
 n_chains : int, default=4
     Number of chains. Each chain has its own starting point. Predictions average over all
     chains.
@@ -167,6 +178,14 @@ validation_fraction : float, default=0.15
     with: it ends when their likelihood no longer improves. Every chain has its own, and samples
     the posterior of all rows afterwards. With fewer than 20 different rows, and other samplers
     or starts, there are none.
+calibrate : {"auto", True, False}, default="auto"
+    Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
+    unsure. After the fit, two or three runs with an eighth of its steps each leave out a fifth
+    of the rows, and predict it. Short fits have fewer and longer runs, and all together take at
+    most half of the fit's steps. The power that probabilities are raised to, before they are
+    normalised, is the most probable one given these rows. The draws, and what other methods
+    make of them, stay as they are. "auto": with at least 50 rows, if X takes at most 512 MiB,
+    ``step_size="auto"`` and ``temperature=1``. True copies four fifths of any X.
 device : str, default="auto"
     Torch device, such as "cpu" or "cuda". "auto" is CUDA for fits and for predictions that are
     large enough to be faster there, otherwise the CPU; see ``device_``. Predictions use a given
@@ -178,15 +197,113 @@ precision : {"full", "bfloat16"}, default="full"
 classes_ : array of shape (n_classes,), or list of arrays
     Class labels; with several targets, a list with those of each, or the numbers of the columns
     of y if all labels are 0 and 1.
+calibration_power_ : float
+    Power of the average over the draws in ``predict_proba``: 1 if it is not calibrated, larger
+    if the average is too unsure.
+""")
+
+#: of torch modules, in the place of those of networks
+MODULE = _entries(r"""
+input_shape : tuple of int or None, default=None
+    Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
+    be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
+    rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
+    booleans stay such if the module takes them.
+sample_parameters : str, sequence of str or callable, default="trainable"
+    Parameters of the module that are sampled; the others keep their values. "trainable": those
+    with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is
+    called last. Otherwise names of parameters or layers, or patterns such as "head.*", one or
+    several; or a callable of name and parameter that returns True for those to sample. Batch
+    norms that are not sampled use their running statistics.
+prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
+    Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
+    layers that it names; biases and other layers then have a normal prior. "spike_slab" means
+    ``SpikeSlab()``.
+prior_scale : str, LearnedScale, float or sequence of float, default="auto"
+    Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
+    each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
+    except at temperatures between 0 and 1, otherwise "fan_in". If a last layer is sampled as a
+    linear model of features, "auto" with a normal prior is the one number that makes the data
+    most likely, ``prior_scale_``.
+prior_center : {0, "module"}, default=0
+    Centre of the prior. "module": the weights of the module that was given. Not allowed with a
+    spike-and-slab prior or pruning.
+n_workers : int, default=0
+    Number of processes that fetch the items of a dataset in advance, as in
+    ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
+chain_method : {"auto", "vectorized", "sequential"}, default="auto"
+    Whether the chains take each step together ("vectorized") or one after the other
+    ("sequential"). The draws are the same up to rounding. "auto": together, with
+    ``torch.func.vmap``, if the module has at most 10,000 parameters (1,000,000 on a GPU) and
+    vmap supports it.
+init : "auto", "module", "random", "map" or array, default="auto"
+    Starting points of the chains. "module": the weights of the module plus normal numbers with
+    a standard deviation of 1% of the root mean square of each tensor. "random": normal weights
+    with He's scaling. "map": as "random", and the first half of the burn-in runs at temperature
+    0, as an optimiser; so it does for "module" with ``step_size="auto"``. An array is broadcast
+    to (n_chains, n_parameters). "auto": "module" if ``module`` is a module; otherwise "map"
+    with ``step_size="auto"``, else "random". With a spike-and-slab prior, "auto" is "random".
+compiled : "auto" or bool, default="auto"
+    Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
+    the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
+    same seed gives different draws. On a GPU, True records and replays whole
+    steps (CUDA graphs).
+posterior_ : PosteriorSamples
+    Draws of the sampled parameters, each of shape ``(n_chains, n_draws, *shape)``, by their
+    names in the module.
+""")
+
+#: of sparse networks, in the place of those of networks
+SPARSE = _entries(r"""
+prior : "spike_slab" or SpikeSlab, default="spike_slab"
+    Prior on the weights of the layers that it names, with its hyperparameters and the update of
+    its latent variables. Biases and other layers have a normal prior. "spike_slab" means
+    ``SpikeSlab()``.
+step_size : "auto", float or Schedule, default="auto"
+    Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
+    "auto": 0.002 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
+    pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
+batch_size : "auto" or int, default="auto"
+    Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+    values, otherwise 100; for linear models with pSGLD one fiftieth of the rows, from 100 to
+    5000.
+thinning : "auto", int or MixingDistance, default="auto"
+    Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
+    long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+init : "auto", "random", "map" or array, default="auto"
+    Starting points of the chains. "random": normal weights with He's scaling. "map": as
+    "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
+    is broadcast to (n_chains, n_parameters). "auto": "random".
+compiled : "auto" or bool, default="auto"
+    Whether to use the compiled code of the extra ``fast`` in long runs on a CPU: for the latent
+    variables, for gradients of linear models with one output or two classes, and for steps of
+    SGLD and pSGLD with the Euler integrator. The compiled steps have their own random number
+    generator, so the same seed gives different draws.
+inclusion_probability_ : array of shape (n_features,)
+    Inclusion probability of each column: the posterior mean of the largest rho among its
+    weights in the first layer; only if the first layer is sparse.
+compiled_ : tuple of str
+    Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
+    if none.
 """)
 
 #: of linear models
 LINEAR = _entries(r"""
+sampler : str or Sampler, default="auto"
+    Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+    "sgld", "psgld", "sghmc", "sgnht", "msgnht", "mclmc" and "mala" (exact, with all rows in
+    every step). "auto": "sghmc" if steps take all rows and the prior is smooth, otherwise, or
+    if a parameter of steps is given, "sgld".
 step_size : "auto", float or Schedule, default="auto"
     Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
     "auto": a fixed step for each sampler, in coordinates where the posterior is close to a
     standard normal. With ``sampler="psgld"``, "auto" raises an error if the features are so
     correlated that a diagonal preconditioner would need very long runs.
+preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
+    Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
+    of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
+    "hessian" for up to 2000 parameters, otherwise "diagonal", with other lengths in
+    a few directions if steps take all rows; None if ``step_size`` is a number.
 gradient : str, default="auto"
     Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
     al. 2019), for ``fit`` only, or "linear_control_variates", which are fitted to the Gaussian
@@ -195,6 +312,11 @@ gradient : str, default="auto"
 batch_size : "auto" or int, default="auto"
     Number of rows in a minibatch, at most all rows. "auto": all rows of a small data set,
     otherwise as many as keep the gradient noise small; 100 if ``step_size`` is a number.
+n_chains : int, default=4
+    Number of chains. Each chain has its own starting point, and R-hat compares the chains.
+n_draws : "auto" or int, default="auto"
+    Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
+    and for more than 10,000 parameters, but at least 250 if memory allows.
 burn_in : "auto" or int, default="auto"
     Number of steps before the first draw in ``fit``. "auto": about as many steps as the chains
     need to forget their starting points.
@@ -206,4 +328,49 @@ init : "auto", "random", "map", "gaussian" or array, default="auto"
     "gaussian": draws of the Gaussian approximation of the posterior. An array is broadcast to
     (n_chains, n_parameters). "auto": "gaussian" with a matrix preconditioner, otherwise "map";
     "random" if ``step_size`` is a number.
+warm_start : bool, default=False
+    If True, the next ``fit`` continues from the last state of the chains, after a burn-in,
+    since its posterior may be another. ``burn_in=0`` leaves that out.
+compiled : "auto" or bool, default="auto"
+    Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
+    Euler steps on a CPU. It has its own random number generator, so the same seed gives
+    different draws.
+""")
+
+#: of topic models
+TOPICS = _entries(r"""
+parametrization : {"expanded_mean", "expanded_natural"}, default="expanded_mean"
+    Coordinates of the topics phi_k. "expanded_mean": normalised Gamma variables, sampled with
+    their Riemannian metric (SGRLD). "expanded_natural": the softmax of natural parameters.
+prior : {"gamma", "normal"}, default="gamma"
+    Prior of the topics. "gamma": each topic is a vector of Gamma(beta, 1) variables,
+    normalised, which makes the topics Dirichlet(beta). "normal": natural parameters ~
+    N(prior_mean, prior_scale^2), only with "expanded_natural".
+sampler : str or Sampler, default="auto"
+    Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
+    "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
+    "expanded_natural"). "auto": "rsgld" or "msgnht", depending on ``parametrization``.
+batch_size : "auto" or int, default="auto"
+    Number of rows in a minibatch, at most all rows. A row is a document. "auto": documents of
+    about 10,000 words in all, but at least 20 and at most 100 documents, or all of a small
+    corpus; 100 with ``partial_fit``, with "expanded_natural" and if ``step_size`` is a number.
+n_chains : int, default=1
+    Number of chains. Different chains may find different topics. The topics of all chains are
+    matched, and predictions and ``components_`` average over the chains.
+thinning : "auto" or int, default="auto"
+    Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
+    long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+init : {"auto", "random", "map"}, default="auto"
+    Starting points of the chains. "random": topics near the word frequencies of the corpus.
+    "map": as "random", and the first half of the burn-in runs at temperature 0, as an
+    optimiser; not allowed with "expanded_mean". "auto": "map" with "expanded_natural" and
+    ``step_size="auto"``, otherwise "random".
+compiled : "auto" or bool, default="auto"
+    Whether to use the compiled code of the extra ``fast``. On a CPU, it samples the variables
+    of the documents about fifteen times as fast. It has its own random number generator, so the
+    same seed gives different draws. "auto": use it if it is installed and there are at least
+    5,000 words.
+verbose : int, default=0
+    If positive, print steps and the time left.
+    Scikit-learn's callbacks work, too.
 """)

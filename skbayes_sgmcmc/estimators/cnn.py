@@ -59,14 +59,10 @@ class BayesianCNNClassifier(CalibratedClassifier):
     standardize : bool, default=True
         If True, the network sees channels scaled to mean 0 and variance 1.
     {augment}
-    sampler : str or Sampler, default="psgld"
-        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
+    {sampler}
     {integrator}
     {step_size}
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, otherwise 100.
+    {batch_size}
     {n_chains}
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
         Whether the chains take each step together ("vectorized") or one after the other
@@ -79,14 +75,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
     {temperature}
     {init}
     {validation_fraction}
-    calibrate : {"auto", True, False}, default="auto"
-        Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
-        unsure. After the fit, two or three runs with an eighth of its steps each leave out a fifth
-        of the rows, and predict it. Short fits have fewer and longer runs, and all together take at
-        most half of the fit's steps. The power that probabilities are raised to, before they are
-        normalised, is the most probable one given these rows. The draws, and what other methods
-        make of them, stay as they are. "auto": with at least 50 rows, if X takes at most 512 MiB,
-        ``step_size="auto"`` and ``temperature=1``. True copies four fifths of any X.
+    {calibrate}
     {total_samples}
     {warm_start}
     compiled : "auto" or bool, default="auto"
@@ -114,9 +103,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Draws of the parameters, each of shape ``(n_chains, n_draws, *shape)``. Convolutions:
         ``kernel_1`` of shape (output channels, height, width, input channels), ``offset_1``, and so
         on. Other layers: ``weight_1`` of shape (input units, output units), ``bias_1``, and so on.
-    calibration_power_ : float
-        Power of the average over the draws in ``predict_proba``: 1 if it is not calibrated, larger
-        if the average is too unsure.
+    {calibration_power_}
     {n_chains_, n_draws_}
     {n_steps_}
     {step_size_}

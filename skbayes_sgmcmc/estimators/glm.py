@@ -106,31 +106,19 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         the prior is smooth, or else "sgld".
     {integrator}
     {step_size}
-    preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
-        Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
-        of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
-        "hessian" for up to 2000 parameters, otherwise "diagonal", with other lengths in
-        a few directions if steps take all rows; None if ``step_size`` is a number.
+    {preconditioner}
     {gradient}
     {batch_size}
-    n_chains : int, default=4
-        Number of chains. Each chain has its own starting point, and R-hat compares the chains.
-    n_draws : "auto" or int, default="auto"
-        Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB,
-        and for more than 10,000 parameters, but at least 250 if memory allows.
+    {n_chains}
+    {n_draws}
     {burn_in}
     {thinning}
     {max_steps}
     {temperature}
     {init}
     {total_samples}
-    warm_start : bool, default=False
-        If True, the next ``fit`` continues from the last state of the chains, after a burn-in,
-        since its posterior may be another. ``burn_in=0`` leaves that out.
-    compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD by
-        Euler steps on a CPU. It has its own random number generator, so the same seed gives
-        different draws.
+    {warm_start}
+    {compiled}
     {device}
     {dtype}
     {storage}

@@ -84,8 +84,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         al. 2019), for ``fit`` only. "auto": "control_variates" with ``step_size="auto"`` unless a
         minibatch has all rows, and "minibatch" if ``step_size`` is a number.
     {batch_size}
-    n_chains : int, default=4
-        Number of chains. Each chain has its own starting point, and R-hat compares the chains.
+    {n_chains}
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
     {burn_in}

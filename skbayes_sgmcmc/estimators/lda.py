@@ -14,7 +14,7 @@ from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
-from ._descriptions import SHARED, described
+from ._descriptions import SHARED, TOPICS, described
 from ._fitting import Task, renew_attributes
 from ._topics import TopicModel
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING = 200, 100, 5
 
 
-@described(SHARED)
+@described(SHARED | TOPICS)
 @dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(TopicModel):
     r"""Latent Dirichlet allocation with the posterior of the topics sampled by SG-MCMC.
@@ -50,13 +50,8 @@ class LatentDirichletAllocation(TopicModel):
         n_components.
     topic_word_prior : float or None, default=None
         Parameter beta of the Dirichlet prior of the topics. None: 1 / n_components.
-    parametrization : {"expanded_mean", "expanded_natural"}, default="expanded_mean"
-        Coordinates of the topics phi_k. "expanded_mean": normalised Gamma variables, sampled with
-        their Riemannian metric (SGRLD). "expanded_natural": the softmax of natural parameters.
-    prior : {"gamma", "normal"}, default="gamma"
-        Prior of the topics. "gamma": each topic is a vector of Gamma(beta, 1) variables,
-        normalised, which makes the topics Dirichlet(beta). "normal": natural parameters ~
-        N(prior_mean, prior_scale^2), only with "expanded_natural".
+    {parametrization}
+    {prior}
     prior_scale : float, default=1.0
         Standard deviation of the normal prior.
     prior_mean : float, default=0.1
@@ -68,54 +63,34 @@ class LatentDirichletAllocation(TopicModel):
     doc_sweeps : int, default=3
         Number of Gibbs sweeps over the documents of a minibatch, which start at the fixed point of
         :meth:`transform`.
-    sampler : str or Sampler, default="auto"
-        Sampler, as a name or as an object with parameters such as ``SGHMC(friction=0.05)``. Names:
-        "rsgld" (with "expanded_mean"), "msgnht", "sghmc", "sgnht", "sgld" and "psgld" (with
-        "expanded_natural"). "auto": "rsgld" or "msgnht", depending on ``parametrization``.
+    {sampler}
     {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The mean potential is that of one document. "auto": a step size scaled by the word
         frequencies; see Notes.
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. A row is a document. "auto": documents of
-        about 10,000 words in all, but at least 20 and at most 100 documents, or all of a small
-        corpus; 100 with ``partial_fit``, with "expanded_natural" and if ``step_size`` is a number.
-    n_chains : int, default=1
-        Number of chains. Different chains may find different topics. The topics of all chains are
-        matched, and predictions and ``components_`` average over the chains.
+    {batch_size}
+    {n_chains}
     {n_draws}
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 750 steps (3000 with "expanded_natural"); half as many as the draws take if
         ``step_size`` is a number.
-    thinning : "auto" or int, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
-        long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    {thinning}
     {max_steps}
     {temperature}
         ``parametrization="expanded_mean"`` allows only 1.
-    init : {"auto", "random", "map"}, default="auto"
-        Starting points of the chains. "random": topics near the word frequencies of the corpus.
-        "map": as "random", and the first half of the burn-in runs at temperature 0, as an
-        optimiser; not allowed with "expanded_mean". "auto": "map" with "expanded_natural" and
-        ``step_size="auto"``, otherwise "random".
+    {init}
     {total_samples}
     {warm_start}
-    compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast``. On a CPU, it samples the variables
-        of the documents about fifteen times as fast. It has its own random number generator, so the
-        same seed gives different draws. "auto": use it if it is installed and there are at least
-        5,000 words.
+    {compiled}
     {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32.
     {checkpoint}
     {n_jobs}
     {random_state}
-    verbose : int, default=0
-        If positive, print steps and the time left.
-        Scikit-learn's callbacks work, too.
+    {verbose}
 
     Attributes
     ----------

@@ -54,11 +54,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         "fan_in".
     {class_weight}
     {categorical_features}
-    standardize : bool, default=True
-        If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
-        such as pixels or yes and no, are divided by one number: the root mean square of their
-        standard deviations. They have one unit if all their values are among at most 256, and half
-        of the features have the smallest and the largest of them.
+    {standardize}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
@@ -81,14 +77,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     {temperature}
     {init}
     {validation_fraction}
-    calibrate : {"auto", True, False}, default="auto"
-        Whether ``predict_proba`` is calibrated. The average over draws of a network is often too
-        unsure. After the fit, two or three runs with an eighth of its steps each leave out a fifth
-        of the rows, and predict it. Short fits have fewer and longer runs, and all together take at
-        most half of the fit's steps. The power that probabilities are raised to, before they are
-        normalised, is the most probable one given these rows. The draws, and what other methods
-        make of them, stay as they are. "auto": with at least 50 rows, if X takes at most 512 MiB,
-        ``step_size="auto"`` and ``temperature=1``. True copies four fifths of any X.
+    {calibrate}
     {total_samples}
     {warm_start}
     compiled : "auto" or bool, default="auto"
@@ -117,9 +106,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         Posterior mean of each column's learned scale, divided by the sum over the columns. Only
         with ``prior_scale="learned"``. With standardised features, large values mean features that
         the network uses.
-    calibration_power_ : float
-        Power of the average over the draws in ``predict_proba``: 1 if it is not calibrated, larger
-        if the average is too unsure.
+    {calibration_power_}
     {n_chains_, n_draws_}
     {n_steps_}
     {step_size_}

@@ -65,11 +65,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
         and prior, unless the rows' weights add up to less than 20; otherwise "infer".
     {categorical_features}
-    standardize : bool, default=True
-        If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
-        such as pixels or yes and no, are divided by one number: the root mean square of their
-        standard deviations. They have one unit if all their values are among at most 256, and half
-        of the features have the smallest and the largest of them.
+    {standardize}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if

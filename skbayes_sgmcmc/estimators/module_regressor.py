@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from numpy.typing import ArrayLike
 from torch import nn
 
-from ._descriptions import NETWORK, SHARED, described
+from ._descriptions import MODULE, NETWORK, SHARED, described
 from ._module import ModuleEstimator
 from ._network import NetworkRegressor
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
-@described(SHARED | NETWORK)
+@described(SHARED | NETWORK | MODULE)
 @dataclass(eq=False, repr=False)
 class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     r"""Bayesian regressor from any torch module, sampled by stochastic-gradient MCMC.
@@ -36,30 +36,11 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         one, or a pair of these and weights, as for :class:`BayesianModuleClassifier`. There is one
         output for each target. With ``noise="heteroscedastic"`` there are twice as many: first the
         means, then s(x) of each target, as for :class:`BayesianMLPRegressor`.
-    input_shape : tuple of int or None, default=None
-        Shape of the rows that the module gets, such as (channels, height, width). Rows of X may
-        be flat or have this shape. None: rows as they are. X may be an array or a tensor of any
-        rank, or a tuple or a mapping of these, which are then the module's arguments. Integers and
-        booleans stay such if the module takes them.
-    sample_parameters : str, sequence of str or callable, default="trainable"
-        Parameters of the module that are sampled; the others keep their values. "trainable": those
-        with ``requires_grad``. "all": all of them. "last_layer": those of the linear layer that is
-        called last. Otherwise names of parameters or layers, or patterns such as "head.*", one or
-        several; or a callable of name and parameter that returns True for those to sample. Batch
-        norms that are not sampled use their running statistics.
-    prior : {"normal", "laplace", "spike_slab"}, Prior or SpikeSlab, default="normal"
-        Prior on all weights and biases. A :class:`SpikeSlab` is the prior on the weights of the
-        layers that it names; biases and other layers then have a normal prior. "spike_slab" means
-        ``SpikeSlab()``.
-    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
-        Scale of the prior, as for :class:`BayesianMLPClassifier`. A sequence has one number for
-        each sampled matrix or kernel. "auto": "learned" with a normal prior and without pruning,
-        except at temperatures between 0 and 1, otherwise "fan_in". If a last layer is sampled as a
-        linear model of features, "auto" with a normal prior is the one number that makes the data
-        most likely, ``prior_scale_``.
-    prior_center : {0, "module"}, default=0
-        Centre of the prior. "module": the weights of the module that was given. Not allowed with a
-        spike-and-slab prior or pruning.
+    {input_shape}
+    {sample_parameters}
+    {prior}
+    {prior_scale}
+    {prior_center}
     likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
         Distribution of the targets, as for :class:`BayesianMLPRegressor`, or a
         :class:`TorchLikelihood` of your own. A spike-and-slab prior allows only "normal".
@@ -70,44 +51,26 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     standardize : bool, default=False
         If True, the module sees features scaled to mean 0 and variance 1.
     {augment}
-    n_workers : int, default=0
-        Number of processes that fetch the items of a dataset in advance, as in
-        ``torch.utils.data.DataLoader``. 0: they are fetched in this process.
+    {n_workers}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
     {integrator}
     {step_size}
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, otherwise 100.
+    {batch_size}
     {n_chains}
-    chain_method : {"auto", "vectorized", "sequential"}, default="auto"
-        Whether the chains take each step together ("vectorized") or one after the other
-        ("sequential"). The draws are the same up to rounding. "auto": together, with
-        ``torch.func.vmap``, if the module has at most 10,000 parameters (1,000,000 on a GPU) and
-        vmap supports it.
+    {chain_method}
     {n_draws}
     {burn_in}
     {thinning}
     {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    init : "auto", "module", "random", "map" or array, default="auto"
-        Starting points of the chains. "module": the weights of the module plus normal numbers with
-        a standard deviation of 1% of the root mean square of each tensor. "random": normal weights
-        with He's scaling. "map": as "random", and the first half of the burn-in runs at temperature
-        0, as an optimiser; so it does for "module" with ``step_size="auto"``. An array is broadcast
-        to (n_chains, n_parameters). "auto": "module" if ``module`` is a module; otherwise "map"
-        with ``step_size="auto"``, else "random". With a spike-and-slab prior, "auto" is "random".
+    {init}
     {validation_fraction}
     {total_samples}
     {warm_start}
-    compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
-        the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
-        same seed gives different draws. On a GPU, True records and replays whole
-        steps (CUDA graphs).
+    {compiled}
     {device}
     {dtype}
     {precision}
@@ -119,9 +82,7 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
 
     Attributes
     ----------
-    posterior_ : PosteriorSamples
-        Draws of the sampled parameters, each of shape ``(n_chains, n_draws, *shape)``, by their
-        names in the module.
+    {posterior_}
     sigma_, delta_, sparsity_, n_effective_parameters_
         Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
     prior_scale_ : float

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._classes import columns
-from ._descriptions import NETWORK, SHARED, described
+from ._descriptions import NETWORK, SHARED, SPARSE, described
 from ._network import NetworkClassifier
 from ._sparse import SparsePerceptron
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
-@described(SHARED | NETWORK)
+@described(SHARED | NETWORK | SPARSE)
 @dataclass(eq=False, repr=False)
 class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     r"""Sparse Bayesian classifier, linear or a perceptron, with a spike-and-slab prior.
@@ -33,10 +33,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     hidden_layer_sizes : int or sequence of int, default=()
         Number of units of each hidden layer. An empty sequence gives a linear model.
     {activation}
-    prior : "spike_slab" or SpikeSlab, default="spike_slab"
-        Prior on the weights of the layers that it names, with its hyperparameters and the update of
-        its latent variables. Biases and other layers have a normal prior. "spike_slab" means
-        ``SpikeSlab()``.
+    {prior}
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         Standard deviation of the normal prior on biases and on layers that are not sparse.
         "fan_in": as for :class:`BayesianMLPClassifier`.
@@ -47,18 +44,10 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     {categorical_features}
     standardize : bool, default=True
         If True, the model sees features scaled to mean 0 and variance 1.
-    sampler : str or Sampler, default="psgld"
-        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht".
+    {sampler}
     {integrator}
-    step_size : "auto", float or Schedule, default="auto"
-        Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
-        "auto": 0.002 for pSGLD, 0.03 for SGLD, 0.005 for second-order samplers. For linear models,
-        pSGLD takes up to 0.02, as long as a step is small compared with the width of the spike.
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, otherwise 100; for linear models with pSGLD one fiftieth of the rows, from 100 to
-        5000.
+    {step_size}
+    {batch_size}
     {n_chains}
     {chain_method}
     {n_draws}
@@ -66,23 +55,14 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 3000 steps, or 10,000 for linear models; half as many as the draws take if
         ``step_size`` is a number.
-    thinning : "auto", int or MixingDistance, default="auto"
-        Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
-        long as the burn-in; a tenth of a pass, at most 100, if ``step_size`` is a number.
+    {thinning}
     {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    init : "auto", "random", "map" or array, default="auto"
-        Starting points of the chains. "random": normal weights with He's scaling. "map": as
-        "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array
-        is broadcast to (n_chains, n_parameters). "auto": "random".
+    {init}
     {total_samples}
     {warm_start}
-    compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast`` in long runs on a CPU: for the latent
-        variables, for gradients of linear models with one output or two classes, and for steps of
-        SGLD and pSGLD with the Euler integrator. The compiled steps have their own random number
-        generator, so the same seed gives different draws.
+    {compiled}
     {device}
     {dtype}
     {precision}
@@ -104,9 +84,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
         Posterior mean of the coefficients, in the units of X; only for a linear model.
     intercept_ : array of shape (n_logits,)
         Posterior mean of the intercepts; only for a linear model.
-    inclusion_probability_ : array of shape (n_features,)
-        Inclusion probability of each column: the posterior mean of the largest rho among its
-        weights in the first layer; only if the first layer is sparse.
+    {inclusion_probability_}
     sigma_ : float
         Posterior mean of sigma.
     delta_ : array of shape (n_sparse_layers,)
@@ -119,9 +97,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     {n_steps_}
     {step_size_}
     {batch_size_}
-    compiled_ : tuple of str
-        Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
-        if none.
+    {compiled_}
     {not_compiled_}
     {sampling_threshold_}
     {device_}
