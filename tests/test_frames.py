@@ -456,7 +456,7 @@ def test_typical_scales_of_columns(given):
     X = pd.DataFrame({"x": AGE, "city": CITIES, "member": MEMBER})
     model = BayesianGLMRegressor(prior_scale=given, **TINY).fit(X, REAL)
     unit = LearnedScale() if isinstance(given, str) else given
-    found, n_levels = model._model_scale(), len(np.unique(CITIES))
+    found, n_levels = model._model_scale(None).hyper, len(np.unique(CITIES))
     typical = [unit.typical(3**-0.5), unit.typical(n_levels**-0.5)]
     assert np.allclose(found.scale, typical)
     assert np.allclose(found.shape, 3.0 if unit.shape == 3.0 else [5.0, 2.0])

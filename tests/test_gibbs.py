@@ -29,8 +29,8 @@ def rows(n=30, d=3, k=1, seed=0):
     return X, X @ rng.standard_normal((d, k)) + 0.7 * rng.standard_normal((n, k)), rng
 
 
-def model_of(d, k=1, *, scale=1.0, noise=None, intercept=True, units=None):
-    return GLMModel(d, Gaussian(k, noise), Normal(), scale, intercept, units)
+def model_of(d, k=1, *, scale=1.0, noise=None, intercept=True):
+    return GLMModel(d, Gaussian(k, noise), Normal(), scale, intercept)
 
 
 def drawn(model, x, y, *, weight=None, offset=None, temperature=1.0, n=1000, chains=4, seed=1):

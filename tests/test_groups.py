@@ -21,7 +21,7 @@ from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.inspection import PartialEffectDisplay
 from skbayes_sgmcmc.models import _gaussian_tuning
-from skbayes_sgmcmc.models._coefficient_priors import coefficient_prior
+from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
 from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
 from skbayes_sgmcmc.models._whitening import root_of
 from skbayes_sgmcmc.priors import LearnedScale, Normal
@@ -100,7 +100,7 @@ def grouped_prior(inputs):
     terms = [GroupTerm("a", 3, LearnedScale(1.0, 0.3, False)), GroupTerm("b", 2, 0.7, 2.0)]
     units = np.array([0.5, 2.0])
     hyper = LearnedScale(5.0, 1.0, inputs)
-    return GroupedCoefficients(terms, coefficient_prior(Normal(), hyper, units, 1, 1))
+    return GroupedCoefficients(terms, LearnedScales(hyper, units, 1, 1))
 
 
 @pytest.mark.parametrize("inputs", [False, True])

@@ -75,18 +75,26 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
         """The hyperprior of the scales, or None if the scales are given."""
         return learned_scale(self.prior_scale, LINEAR, unasked=can_learn(self.prior))
 
-    def _model_scale(self) -> Any:
-        """Scale of the model's prior: numbers, or the hyperprior."""
+    def _model_scale(self, units: Any) -> Any:
+        """Scale of the model's prior: numbers, or what is learned of coefficients in ``units``."""
+        from ..models._coefficient_priors import ScalesOfFeatures
         from ..priors.learned_scale import LearnedScale
 
+        given = self._learned_scale()
+        if given is None:
+            return self._given_scale()
+        n_features = len(self._columns.parts()[1])
+        shape: Any = given.shape
+        scale: Any = float(given.typical(1.0 / math.sqrt(n_features)))
+        if not given.inputs and not self._encoding.plain:
+            shape, scale = self._scales_of_parts(given, scale)
+        hyper = LearnedScale(shape, scale, given.inputs)
+        return ScalesOfFeatures(hyper, units, self._scale_parts()[0])
+
+    def _given_scale(self) -> Any:
+        """Scale of the model's prior in numbers: one, or one for each feature."""
         part, names = self._columns.parts()
-        given, n_features = self._learned_scale(), len(names)
-        if given is not None:
-            shape: Any = given.shape
-            scale: Any = float(given.typical(1.0 / math.sqrt(n_features)))
-            if not given.inputs and not self._encoding.plain:
-                shape, scale = self._scales_of_parts(given, scale)
-            return LearnedScale(shape, scale, given.inputs)
+        n_features = len(names)
         if np.ndim(self.prior_scale) != 1:
             return self.prior_scale
         if len(self.prior_scale) != n_features:
@@ -160,7 +168,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
         if self._learned_scale() is not None:  # it is in units of the features
             return
         n_rows, what, differ = rows.n_rows, "", 0.0
-        X, scale = self._columns.of_features(rows.x), self._model_scale()
+        X, scale = self._columns.of_features(rows.x), self._given_scale()
         allowed = _differences(X, scale)
         if 0.0 < allowed < min(SURE_INFORMATION, n_rows * LEAST_DIFFERENCE**2):
             what, differ = "X", math.sqrt(allowed / n_rows)
@@ -306,14 +314,13 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         learned = self._learned_scale() is not None
+        units = self._units(rows.x, rows.weight, first=first) if learned else None
         return self._model_class()(
             rows.x.shape[1],
             len(self.classes_),
             self._prior(),
-            self._model_scale(),
+            self._model_scale(units),
             self.fit_intercept,
-            self._units(rows.x, rows.weight, first=first) if learned else None,
-            self._scale_parts()[0],
         )
 
     def _mean_proba(self, x: Any) -> Array:

@@ -285,15 +285,13 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
             n_features,
             self._likelihood(),
             self._prior(),
-            self._model_scale(),
+            self._model_scale(units),
             self.fit_intercept,
-            units,
             linear.constant,
             linear.scale,
             grouped.group_terms(
                 self._groupings, self.group_scale, lambda j: float(units[place(j)])
             ),
-            self._scale_parts()[0],
         )
 
     def _fit_targets(self, y: Array, weight: Array | None) -> None:

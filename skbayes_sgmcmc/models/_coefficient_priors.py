@@ -423,20 +423,29 @@ class SampledScale(LearnedScales):
 CoefficientPrior = FixedScales | LearnedScales
 
 
+@dataclass(frozen=True)
+class ScalesOfFeatures:
+    """The hyperprior of learned scales, and of every feature the unit and the scale that it has.
+
+    They are as in :class:`LearnedScales`.
+    """
+
+    hyper: LearnedScale
+    units: Array
+    parts: Array | None = None
+
+
 def coefficient_prior(
-    prior: Prior,
-    scale: Any,
-    units: Array,
-    k: int,
-    n_intercepts: int,
-    parts: Array | None = None,
+    prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int
 ) -> CoefficientPrior:
-    """The prior of coefficients (features, k), from numbers, a :class:`LearnedScale`, or itself."""
+    """The prior of coefficients (features, k); ``scale`` is as in :class:`LinearModel`."""
     if isinstance(scale, SampledScale):
         return scale
     if isinstance(scale, LearnedScale):
-        return LearnedScales(scale, units, k, n_intercepts, parts)
-    return FixedScales(prior, scale, len(units), k, n_intercepts)
+        scale = ScalesOfFeatures(scale, np.ones(n_features))
+    if isinstance(scale, ScalesOfFeatures):
+        return LearnedScales(scale.hyper, scale.units, k, n_intercepts, scale.parts)
+    return FixedScales(prior, scale, n_features, k, n_intercepts)
 
 
 class JoinedPriors:

@@ -18,7 +18,7 @@ import numpy as np
 from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from ..priors.factorised import Normal
-from ._coefficient_priors import CoefficientPrior, JoinedPriors, coefficient_prior
+from ._coefficient_priors import CoefficientPrior, FixedScales, JoinedPriors, LearnedScales
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class GroupTerm:
 
     def prior(self) -> CoefficientPrior:
         if isinstance(self.scale, (int, float)):
-            return coefficient_prior(Normal(), self.scale * self.unit, np.ones(self.n_groups), 1, 0)
-        return coefficient_prior(Normal(), self.scale, np.full(self.n_groups, self.unit), 1, 0)
+            return FixedScales(Normal(), self.scale * self.unit, self.n_groups, 1, 0)
+        return LearnedScales(self.scale, np.full(self.n_groups, self.unit), 1, 0)
 
 
 class GroupedCoefficients(JoinedPriors):

@@ -54,7 +54,7 @@ class GLMModel(LinearModel):
     likelihood : Likelihood
         Likelihood whose outputs are the linear predictors of its targets, and whose own parameters,
         if any, are one or more for each target.
-    prior, prior_scale, units, parts
+    prior, prior_scale
         As in :class:`LinearModel`.
     fit_intercept : bool
         Whether to add intercepts with a flat prior.
@@ -71,25 +71,14 @@ class GLMModel(LinearModel):
         prior: Prior,
         prior_scale: Any,
         fit_intercept: bool,
-        units: Array | None = None,
         center: float = 0.0,
         scale: float = 1.0,
         terms: Sequence[GroupTerm] = (),
-        parts: Array | None = None,
     ):
         own, k = likelihood.shapes, likelihood.n_outputs
         n_intercepts = k if fit_intercept else 0
         super().__init__(
-            n_features,
-            k,
-            prior,
-            prior_scale,
-            n_intercepts,
-            units,
-            own,
-            terms,
-            likelihood.own_prior,
-            parts,
+            n_features, k, prior, prior_scale, n_intercepts, own, terms, likelihood.own_prior
         )
         self.likelihood, self.center, self.scale = likelihood, center, scale
         #: m, the number of own parameters of a target

@@ -12,7 +12,7 @@ from .._data.minibatch import Data
 from .._draws.storage import decode, encode
 from ..priors.factorised import Normal, Prior
 from ..priors.learned_scale import LearnedScale
-from ._coefficient_priors import FixedScales, LearnedScales
+from ._coefficient_priors import FixedScales, LearnedScales, ScalesOfFeatures
 from ._evidence import likeliest_scale
 from ._gaussian_tuning import WhitenedGaussian
 from ._threads import serial_products
@@ -111,10 +111,11 @@ class LogisticHead(HeadModel, RotatedLogisticModel):
         self.layer, (weight, *_) = layer, layer.values()
         n_classes, n_features = weight
         unit = math.sqrt(2.0) if n_classes == 2 else 1.0  # the sd of a difference
-        if not isinstance(prior_scale, LearnedScale):
-            prior_scale = unit * prior_scale
-        units = np.full(n_features, unit)
-        super().__init__(n_features, n_classes, prior, prior_scale, len(layer) > 1, units)
+        if isinstance(prior_scale, LearnedScale):
+            scale: Any = ScalesOfFeatures(prior_scale, np.full(n_features, unit))
+        else:
+            scale = unit * prior_scale
+        super().__init__(n_features, n_classes, prior, scale, len(layer) > 1)
 
     def _rebuilt(self, scale: float) -> Self:
         return type(self)(self.layer, Normal(), scale)

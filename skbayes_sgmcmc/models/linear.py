@@ -32,6 +32,7 @@ from ._coefficient_priors import (
     JoinedPriors,
     LearnedScales,
     SampledScale,
+    ScalesOfFeatures,
     coefficient_prior,
 )
 from ._compiled import Compiled
@@ -59,22 +60,17 @@ class LinearModel(WalledModel):
         Numbers of features and of linear predictors.
     prior : Prior
         Prior of the coefficients.
-    prior_scale : float, array of shape (n_features,) or LearnedScale
+    prior_scale : float, array of shape (n_features,), LearnedScale or ScalesOfFeatures
         Scale of the prior. An array has one scale for each feature. Learned scales need a normal
-        prior.
+        prior; those of a LearnedScale are for coefficients in units of 1.
     n_intercepts : int
         Number of intercepts, which have a flat prior.
-    units : array of shape (n_features,) or None, default=None
-        Units of the coefficients for learned scales. None: all are 1.
     own_shapes : dict of str to tuple or None, default=None
         Names and shapes of the likelihood's own parameters.
     terms : sequence of GroupTerm, default=()
         Effects of groups, for k = 1. Their columns come before those of the features.
     own_prior : Prior or None, default=None
         Prior of the likelihood's own parameters, with rates of 1. None: standard normal.
-    parts : array of int of shape (n_features,) or None, default=None
-        Which learned scale each feature has, counted from 0. None: one for all, or one for each if
-        the hyperprior's ``inputs`` is true.
     """
 
     recordable = True
@@ -92,11 +88,9 @@ class LinearModel(WalledModel):
         prior: Prior,
         prior_scale: Any,
         n_intercepts: int,
-        units: Array | None = None,
         own_shapes: dict[str, tuple[int, ...]] | None = None,
         terms: Sequence[GroupTerm] = (),
         own_prior: Prior | None = None,
-        parts: Array | None = None,
     ):
         self.n_features, self.k, self.terms = n_features, k, terms
         #: what the earlier rows of a stream say; it is the prior of these
@@ -106,8 +100,7 @@ class LinearModel(WalledModel):
         #: the coordinates of the coefficients, if they are those of the space of the rows
         self.row_space: RowSpace | None = None
         self.fit_intercept = n_intercepts > 0
-        units = np.ones(n_features) if units is None else units
-        of_features = coefficient_prior(prior, prior_scale, units, k, n_intercepts, parts)
+        of_features = coefficient_prior(prior, prior_scale, n_features, k, n_intercepts)
         bound = GroupedCoefficients(terms, of_features) if terms else of_features
         self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
@@ -144,19 +137,19 @@ class LinearModel(WalledModel):
         scale: Any = 1.0
         space = RowSpace.of(X, self.k, prior.normal, weight)
         few = space is not None or X.shape[0] <= min(X.shape[1] // 2, AUTO.scaled_rows)
-        width, units = (self.n_features, prior.normal) if space is None else (space.rank, None)
+        units = prior.normal if space is None else np.ones(space.rank)
+        width = len(units)
         n_intercepts = self.shapes.get("intercept", (0,))[0]
         if isinstance(prior, LearnedScales):
-            scale = prior.hyper
+            scale = ScalesOfFeatures(prior.hyper, units)
             if few and self.rows_say_little and width * self.k > AUTO.integrated_scale:
-                at = np.ones(width) if units is None else units
-                scale = SampledScale(prior.hyper, at, self.k, n_intercepts)
+                scale = SampledScale(prior.hyper, units, self.k, n_intercepts)
         if space is None and not isinstance(scale, SampledScale):
             return self
         model = copy.copy(self)
         own = {name: self.shapes[name] for name in self._own_names}
         LinearModel.__init__(
-            model, width, self.k, Normal(), scale, n_intercepts, units, own, (), self.own_prior
+            model, width, self.k, Normal(), scale, n_intercepts, own, (), self.own_prior
         )
         model.row_space = space
         if space is not None:

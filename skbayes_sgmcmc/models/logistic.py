@@ -50,7 +50,7 @@ class LogisticModel(LinearModel):
     ----------
     n_features, n_classes : int
         Number of features and number of classes.
-    prior, prior_scale, units, parts
+    prior, prior_scale
         As in :class:`LinearModel`.
     fit_intercept : bool
         Whether to add an intercept with a flat prior.
@@ -65,12 +65,10 @@ class LogisticModel(LinearModel):
         prior: Prior,
         prior_scale: Any,
         fit_intercept: bool,
-        units: Array | None = None,
-        parts: Array | None = None,
     ):
         k = 1 if n_classes == 2 else n_classes
         n_intercepts = max(k - 1, 1) if fit_intercept else 0
-        super().__init__(n_features, k, prior, prior_scale, n_intercepts, units, parts=parts)
+        super().__init__(n_features, k, prior, prior_scale, n_intercepts)
         self.basis = _sum_zero_basis(self.k)
         self._basis = Constant(self.basis)
 

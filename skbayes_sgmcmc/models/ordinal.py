@@ -162,7 +162,7 @@ class OrdinalModel(GLMModel):
     ----------
     n_features, n_classes : int
         Number of features and number of classes.
-    prior, prior_scale, units, parts
+    prior, prior_scale
         As in :class:`LinearModel`.
     fit_intercept : bool
         False: the first cut point is 0.
@@ -179,13 +179,9 @@ class OrdinalModel(GLMModel):
         prior: Any,
         prior_scale: Any,
         fit_intercept: bool,
-        units: Array | None = None,
-        parts: Array | None = None,
     ):
         likelihood = CumulativeLogit(n_classes)
-        super().__init__(
-            n_features, likelihood, prior, prior_scale, fit_intercept, units, parts=parts
-        )
+        super().__init__(n_features, likelihood, prior, prior_scale, fit_intercept)
 
     def make_data(self, x: Any, y: Array, weight: Array | None, dtype: Any, device: str) -> Data:
         """Rows x with class indices y (rows,)."""
