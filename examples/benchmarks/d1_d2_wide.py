@@ -289,15 +289,22 @@ def load(args, names):
     return [found for found in runs if found is not None]
 
 
+def header_of(columns):
+    return ["method", *(f"v_0 = {v:g}, sigma = {s:g}" for v, s in columns)]
+
+
+def cells(args, kind, method, columns, steps, n_seeds):
+    """The cells of a method in these columns."""
+    seeds = range(n_seeds)
+    names = ([name_of(kind, method, column, steps, s) for s in seeds] for column in columns)
+    return [cell(load(args, each)) for each in names]
+
+
 def table(args, kind):
     setting = LINEAR if kind == "linear" else LOGISTIC
-    header = ["method", *(f"v_0 = {v:g}, sigma = {s:g}" for v, s in setting["columns"])]
-    rows = []
+    header, rows = header_of(setting["columns"]), []
     for method in setting["methods"]:
-        rows.append([method] + [
-            cell(load(args, [name_of(kind, method, column, args.steps, s) for s in range(100)]))
-            for column in setting["columns"]
-        ])  # fmt: skip
+        rows.append([method, *cells(args, kind, method, setting["columns"], args.steps, 100)])
         if method in PUBLISHED[kind]:
             rows.append(["published", *PUBLISHED[kind][method]])
     defaults = load(args, [name_of_other(kind, "defaults", seed) for seed in range(100)])
@@ -307,15 +314,12 @@ def table(args, kind):
 
 def long_table(args):
     """The table of the runs that are as long as the paper's, beside those of these seeds."""
-    columns, rows, n = LINEAR["columns"], [], args.long_seeds
+    columns, rows = LINEAR["columns"], []
     for method in LONG_METHODS:
         for steps in (args.steps, LONG * args.steps):
-            found = [
-                load(args, [name_of("linear", method, column, steps, s) for s in range(n)])
-                for column in columns
-            ]
-            rows.append([f"{method}, {steps:,} steps", *map(cell, found)])
-    return markdown_table(["method", *(f"v_0 = {v:g}, sigma = {s:g}" for v, s in columns)], rows)
+            found = cells(args, "linear", method, columns, steps, args.long_seeds)
+            rows.append([f"{method}, {steps:,} steps", *found])
+    return markdown_table(header_of(columns), rows)
 
 
 def others_line(args, kind):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
@@ -279,8 +280,8 @@ class _Targets(torch.utils.data.Dataset[Any]):
 
 
 def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
-    n, size = length(dataset), LIMITS.module_rows
-    blocks = [list(range(start, min(start + size, n))) for start in range(0, n, size)]
+    n = length(dataset)
+    blocks = [list(range(n)[some]) for some in gen_batches(n, LIMITS.module_rows)]
     yield from torch.utils.data.DataLoader(
         _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=np.asarray
     )

@@ -85,19 +85,18 @@ class DensityModel(Model):
                     "log_density returned nan wherever the chains start: give an init where it is "
                     "finite."
                 )
-            first, again = every[0], self.log_lik(theta, batch)[0]
-            alone = self.log_lik(theta[:1], batch)[0]
+            again, alone = self.log_lik(theta, batch), self.log_lik(theta[:1], batch)
         leaf = theta.clone().requires_grad_()
         total = self.log_lik(leaf, batch).sum()
         if torch.autograd.grad(total, leaf, allow_unused=True)[0] is None:
             raise _no_gradient()
-        same = partial(torch.allclose, first, rtol=1e-3, atol=1e-3, equal_nan=True)
-        if same(again) and not same(alone):
+        same = partial(torch.allclose, rtol=1e-3, atol=1e-3, equal_nan=True)
+        if same(every, again) and not same(every[:1], alone):
             raise _refused(
                 f"log_density returned {alone.item():.5g} for one row of theta, and "
-                f"{first.item():.5g} for the same row before {len(theta) - 1} others: each row is "
-                "a chain, and its density must not depend on the others. Sums and means are over "
-                "axis 1, and the first parameter is theta[:, 0]."
+                f"{every[0].item():.5g} for the same row before {len(theta) - 1} others: each row "
+                "is a chain, and its density must not depend on the others. Sums and means are "
+                "over axis 1, and the first parameter is theta[:, 0]."
             )
 
     def check_gradient(self, theta: Tensor) -> None:
