@@ -141,6 +141,12 @@ def test_short_burn_ins_do_not_scale_noise_by_gradients_that_were_none():
         ).fit(X, np.stack([y, y], 1))
 
 
+ONE_CHAIN = {
+    "hidden_layer_sizes": (3,), "noise": "heteroscedastic", "sampler": "psgld", "step_size": 1e-3,
+    "burn_in": 400, "n_draws": 5, "thinning": 1, "n_chains": 1, "random_state": 0,
+}  # fmt: skip
+
+
 def shares_of(reg, monkeypatch):
     """The shares of the rows' own noise during the steps of a fit."""
     rng = np.random.default_rng(0)
@@ -162,10 +168,7 @@ def test_chains_that_go_on_keep_the_noise_that_depends_on_the_row(monkeypatch):
 
     Its first position would otherwise be left for one that explains the rows without their noise.
     """
-    reg = BayesianMLPRegressor(
-        hidden_layer_sizes=(3,), noise="heteroscedastic", sampler="psgld", step_size=1e-3,
-        burn_in=400, n_draws=5, thinning=1, n_chains=1, warm_start=True, random_state=0,
-    )  # fmt: skip
+    reg = BayesianMLPRegressor(**ONE_CHAIN, warm_start=True)
     assert 0.0 in shares_of(reg, monkeypatch)
     assert shares_of(reg, monkeypatch) == {1.0}
 
@@ -176,8 +179,5 @@ def test_chains_from_given_positions_keep_the_noise_that_depends_on_the_row(monk
     Chains that were put into the modes of a long run (yacht, two layers of 16 units) had
     predictive means 1.4 posterior sds from it, and one of four diverged with SGHMC.
     """
-    reg = BayesianMLPRegressor(
-        hidden_layer_sizes=(3,), noise="heteroscedastic", sampler="psgld", step_size=1e-3,
-        burn_in=400, n_draws=5, thinning=1, n_chains=1, init=np.zeros(17), random_state=0,
-    )  # fmt: skip
+    reg = BayesianMLPRegressor(**ONE_CHAIN, init=np.zeros(17))
     assert shares_of(reg, monkeypatch) == {1.0}

@@ -8,10 +8,12 @@ The others are in requirements-peers.txt; those that are not installed are left 
 import time
 from functools import partial
 from importlib.util import find_spec
+from itertools import cycle
 
 import numpy as np
 from _common import finished, load_documents, markdown_table, mean_sd, parse_args, write_results
 from sklearn.decomposition import LatentDirichletAllocation as OnlineVB
+from sklearn.utils import gen_batches
 
 from skbayes_sgmcmc import LatentDirichletAllocation, document_completion_perplexity
 
@@ -62,11 +64,10 @@ class Stream(Ours):
     def __init__(self, train, seed, **parameters):
         super().__init__(train, seed, **parameters)
         self.lda.set_params(total_samples=train.shape[0])
-        self.at = 0
+        self.parts = cycle(gen_batches(train.shape[0], 1000))
 
     def work(self):
-        rows = self.train[self.at : self.at + 1000]
-        self.at = self.at + 1000 if self.at + 1000 < self.train.shape[0] else 0
+        rows = self.train[next(self.parts)]
         self.lda.partial_fit(rows)
         return rows.shape[0]
 
@@ -88,15 +89,14 @@ class Gibbs:
 
 class ScikitLearn:
     def __init__(self, train, seed):
-        self.train, self.at = train, 0
+        self.train, self.parts = train, cycle(gen_batches(train.shape[0], BATCH))
         self.vb = OnlineVB(
             K, doc_topic_prior=ALPHA, topic_word_prior=BETA, random_state=seed,
             total_samples=train.shape[0],
         )  # fmt: skip
 
     def work(self):
-        rows = self.train[self.at : self.at + BATCH]
-        self.at = self.at + BATCH if self.at + BATCH < self.train.shape[0] else 0
+        rows = self.train[next(self.parts)]
         self.vb.partial_fit(rows)
         return rows.shape[0]
 
@@ -110,7 +110,7 @@ class Gensim:
 
         self.corpus = [list(zip(row.indices.tolist(), row.data.astype(int).tolist(), strict=True))
                        for row in train]  # fmt: skip
-        self.at = 0
+        self.parts = cycle(gen_batches(train.shape[0], BATCH))
         names = {w: str(w) for w in range(train.shape[1])}
         self.lda = LdaModel(
             id2word=names, num_topics=K, alpha=[ALPHA] * K, eta=BETA, chunksize=BATCH,
@@ -118,8 +118,7 @@ class Gensim:
         )  # fmt: skip
 
     def work(self):
-        part = self.corpus[self.at : self.at + BATCH]
-        self.at = self.at + BATCH if self.at + BATCH < len(self.corpus) else 0
+        part = self.corpus[next(self.parts)]
         self.lda.update(part)
         return len(part)
 
