@@ -82,6 +82,21 @@ class NetworkParameters(SamplingParameters):
     storage: Storage | None = None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class TopicParameters(SamplingParameters):
+    """Parameters of every topic model besides."""
+
+    topic_word_prior: float | None = None
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    sampler: str | Sampler = "auto"
+    n_chains: int = 1
+    thinning: int | Literal["auto"] = "auto"
+    init: str = "auto"
+
+
 def choice(*allowed: Any) -> Check:
     """A check that a value is one of some."""
     return partial(check_choice, choices=allowed)

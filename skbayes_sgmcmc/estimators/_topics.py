@@ -29,7 +29,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
-from ._parameters import Check, choice, unless
+from ._parameters import Check, TopicParameters, choice, unless
 from ._reading import check_fitted
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 PREDICTION_DRAWS = 20
 
 
-class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
+class TopicModel(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicParameters, SGMCMCEstimator
+):
     """Base class of models of word counts. The rows of their draws "components" are topics."""
 
     #: blocks of draws, other than "components", with topics on the first axis
@@ -50,11 +52,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
     components_: Array
     topic_word_prior_: float
     n_features_in_: int
-    # parameters that all topic models have
-    topic_word_prior: float | None
-    parametrization: str
-    prior_mean: float
-    prior_scale: float
     doc_sweeps: int
 
     def __sklearn_tags__(self) -> Any:

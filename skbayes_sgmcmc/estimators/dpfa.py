@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from .._arrays import Array
 from .._exceptions import not_allowed
@@ -15,7 +15,6 @@ from ._topics import TopicModel
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
-    from ..samplers import Sampler
 
 
 def _check_layers(name: str, sizes: Any) -> None:
@@ -185,19 +184,10 @@ class DeepPoissonFactorAnalysis(TopicModel):
     n_components: int | Sequence[int] = (128, 64, 32)
     _: KW_ONLY
     success_probability: float | None = None
-    topic_word_prior: float | None = None
     r_rate: float = 1.0
     gamma_prior: tuple[float, float] = (1.0, 1.0)
     network_scale: float = 1.0
-    parametrization: str = "expanded_mean"
-    prior: str = "gamma"
-    prior_scale: float = 1.0
-    prior_mean: float = 0.1
     doc_sweeps: int = 15
-    sampler: str | Sampler = "auto"
-    n_chains: int = 1
-    thinning: int | Literal["auto"] = "auto"
-    init: str = "auto"
 
     def _sizes(self) -> tuple[int, ...]:
         """K, and the number of units of each layer above."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from .._arrays import Array
 from .._callbacks import Progress
@@ -21,7 +21,6 @@ from ._topics import TopicModel
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
-    from ..samplers import Sampler
 
 
 #: sweeps, draws and thinning that "auto" means with ``algorithm="gibbs"``
@@ -160,17 +159,8 @@ class LatentDirichletAllocation(TopicModel):
     n_components: int = 10
     _: KW_ONLY
     doc_topic_prior: float | None = None
-    topic_word_prior: float | None = None
-    parametrization: str = "expanded_mean"
-    prior: str = "gamma"
-    prior_scale: float = 1.0
-    prior_mean: float = 0.1
     algorithm: str = "sgmcmc"
     doc_sweeps: int = 3
-    sampler: str | Sampler = "auto"
-    n_chains: int = 1
-    thinning: int | Literal["auto"] = "auto"
-    init: str = "auto"
 
     # fitting --------------------------------------------------------------------------------------
 
