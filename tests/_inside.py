@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
+import numpy as np
+
 import skbayes_sgmcmc
 from skbayes_sgmcmc._limits import LIMITS
 
@@ -75,3 +77,10 @@ class Interrupt:
         whole = context.parent.max_subtasks if context.parent else math.inf
         if (context.task_id + 1) / whole >= self.share:
             signal.raise_signal(self.number)
+
+
+def streams(n_chains=1, seed=0):
+    """The random numbers of chains."""
+    from skbayes_sgmcmc._data.chain_random import ChainRandom
+
+    return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))

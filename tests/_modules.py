@@ -13,6 +13,18 @@ TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state"
         "step_size": 1e-3, "prior_scale": "fan_in"}  # fmt: skip
 
 
+def module(n_features, n_outputs):
+    """Four layers, one of them a batch norm."""
+    return nn.Sequential(
+        nn.Linear(n_features, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, n_outputs)
+    )
+
+
+def norm_module():
+    """The same for images of digits."""
+    return nn.Sequential(nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10))
+
+
 def trained():
     """A network with values that no initialisation would give."""
     module = nn.Sequential(nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))

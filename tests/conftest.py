@@ -15,6 +15,7 @@ import pytest
 from _inside import Interrupt, having
 from _inside import limits as set_limits
 from _seeds import shift as shift_seeds
+from sklearn.datasets import load_iris, make_classification
 
 
 def pytest_addoption(parser):
@@ -45,6 +46,18 @@ def pytest_xdist_make_scheduler(config, log):
 def same_seed():
     """Fits without random_state are the same in each run of a test: they ask NumPy for a seed."""
     np.random.seed(0)  # noqa: NPY002 - the one that scikit-learn's check_random_state uses
+
+
+@pytest.fixture(scope="module")
+def iris():
+    """Three classes of flowers."""
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def binary():
+    """Two classes."""
+    return make_classification(400, 6, n_informative=4, random_state=0)
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """Augmentations change each image by itself, as they say, with each chain's random numbers."""
 
-import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _inside import streams
 
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.augmentation import (
     Compose,
     RandomCrop,
@@ -15,10 +14,6 @@ from skbayes_sgmcmc.augmentation import (
 )
 
 ALL = [RandomCrop(2), RandomFlip(), RandomRotation(30.0), RandomErasing()]
-
-
-def streams(n_chains=2):
-    return ChainRandom(np.random.SeedSequence(0).spawn(n_chains))
 
 
 @pytest.fixture
@@ -31,26 +26,26 @@ def images():
 def test_shapes_kinds_and_chains(images, augment):
     """A chain's images do not depend on the chains beside it; shared ones are one minibatch."""
     before = images.clone()
-    changed = augment(images, streams())
+    changed = augment(images, streams(2))
     assert changed.shape == images.shape and changed.dtype == images.dtype
     assert torch.equal(images, before) and not torch.equal(changed, images)
     assert torch.equal(augment(images[:1], streams(1))[0], changed[0])
-    assert torch.equal(augment(images[0], streams()), changed[0])
+    assert torch.equal(augment(images[0], streams(2)), changed[0])
 
 
 def test_flips_are_mirror_images(images):
     """Half of 600 images, within 5 sd (61), and the others as they were."""
-    changed = RandomFlip()(images, streams())
+    changed = RandomFlip()(images, streams(2))
     same = (changed == images).all(-1).all(-1).all(-1)
     mirrored = (changed == images.flip(-1)).all(-1).all(-1).all(-1)
     assert (same ^ mirrored).all() and abs(int(mirrored.sum()) - 300) < 61
-    assert torch.equal(RandomFlip(0.0)(images, streams()), images)
-    assert torch.equal(RandomFlip(1.0)(images, streams()), images.flip(-1))
+    assert torch.equal(RandomFlip(0.0)(images, streams(2)), images)
+    assert torch.equal(RandomFlip(1.0)(images, streams(2)), images.flip(-1))
 
 
 def test_crops_are_shifts_with_zeros(images):
     """Every one of the 25 shifts by up to two pixels occurs among 600 images, and no other."""
-    changed = RandomCrop(2)(images, streams())
+    changed = RandomCrop(2)(images, streams(2))
     wide = torch.nn.functional.pad(images, (2, 2, 2, 2))
     found = torch.zeros(2, 300, dtype=torch.int)
     for dy in range(5):
@@ -97,7 +92,7 @@ def test_erasing_sets_one_rectangle_to_zero(images):
 
     Rectangles narrower than a pixel may fall between two: fewer than half show one.
     """
-    changed = RandomErasing()(images, streams())
+    changed = RandomErasing()(images, streams(2))
     gone = changed == 0.0
     assert torch.equal(changed[~gone], images[~gone])
     assert torch.equal(gone[:, :, 0], gone[:, :, 1])
@@ -119,4 +114,4 @@ def test_erasing_sets_one_rectangle_to_zero(images):
 )
 def test_bad_parameters(images, augment, name):
     with pytest.raises(ValueError, match=f"{name} is not allowed"):
-        augment(images, streams())
+        augment(images, streams(2))

@@ -18,6 +18,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _modules import module
 from _stand_in_device import NAME, stand_in
 from sklearn.datasets import load_digits
 from torch import nn
@@ -44,12 +45,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 X, y = load_digits(return_X_y=True)
 X, y = X[:120], y[:120]
 TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 2, "random_state": 0}
-
-
-def module(n_features, n_outputs):
-    return nn.Sequential(
-        nn.Linear(n_features, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, n_outputs)
-    )
 
 
 NETWORKS = {

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 
-import joblib
 import numpy as np
 import pytest
 import scipy.special
 import torch
 from _cases import cases
+from _files import by_joblib, by_pickle, by_skops
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
 from sklearn.exceptions import NotFittedError
@@ -26,7 +25,6 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
     DistilledClassifier,
     PosteriorSamples,
-    skops_trusted_types,
 )
 from skbayes_sgmcmc._modes import OwnNumbers
 from skbayes_sgmcmc.models.networks.distillation import Training, few_draws
@@ -300,7 +298,7 @@ def test_every_kind_of_module_has_a_student(module):
     clf = BayesianModuleClassifier(module, **SHORT).fit(X[:100], y[:100])
     student = clf.distill(X[:100], **QUICK)
     assert student.weights_.keys() == clf._module.state_dict().keys()
-    again = pickle.loads(pickle.dumps(student))
+    again = by_pickle(student)
     np.testing.assert_array_equal(again.predict_proba(X[:9]), student.predict_proba(X[:9]))
 
 
@@ -348,20 +346,7 @@ def test_fit_is_a_posterior_and_then_distill(teacher, student):
     np.testing.assert_array_equal(again.predict_proba(X), student.predict_proba(X))
 
 
-def by_joblib(fitted):
-    file = io.BytesIO()
-    joblib.dump(fitted, file)
-    return joblib.load(file)
-
-
-def by_skops(fitted):
-    skops = pytest.importorskip("skops.io")
-    return skops.loads(skops.dumps(fitted), trusted=skops_trusted_types())
-
-
-@pytest.mark.parametrize(
-    "through", [lambda fitted: pickle.loads(pickle.dumps(fitted)), by_joblib, by_skops]
-)
+@pytest.mark.parametrize("through", [by_pickle, by_joblib, by_skops])
 def test_round_trip(teacher, student, through):
     for fitted in (student, teacher.distill(X[:300], student=(5, 4), **QUICK)):
         back = through(fitted)

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _inside import streams
 from scipy.special import gammaln
 
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, PosteriorSamples
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork
 from skbayes_sgmcmc.models.topics.documents import Tokens
@@ -31,10 +31,6 @@ DOCUMENTS = [(0, 0, 3), (), (1, 3)]
 COPIES = 1500
 #: c_0 of the tiny corpus
 RATE = 4.0
-
-
-def streams(n_chains, seed=0):
-    return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))
 
 
 def make_model(sizes=SIZES, success=0.5, compiled=False, doc_sweeps=200, kind=ExpandedNatural):

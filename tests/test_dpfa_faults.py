@@ -6,13 +6,10 @@ import joblib
 import numpy as np
 import pytest
 from _cases import cases
+from _files import by_skops
 from _topics import SHORT, corpus
 
-from skbayes_sgmcmc import (
-    DeepPoissonFactorAnalysis,
-    MixingDistance,
-    skops_trusted_types,
-)
+from skbayes_sgmcmc import DeepPoissonFactorAnalysis, MixingDistance
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
@@ -137,9 +134,8 @@ def test_transform_does_not_depend_on_order_or_company():
 
 
 def test_skops_round_trip():
-    skops = pytest.importorskip("skops.io")
     dpfa = short().fit(corpus())
-    loaded = skops.loads(skops.dumps(dpfa), trusted=skops_trusted_types())
+    loaded = by_skops(dpfa)
     np.testing.assert_array_equal(loaded.transform(corpus()), dpfa.transform(corpus()))
 
 

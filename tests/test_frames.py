@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _files import by_skops
 from _frames import (
     AGE,
     CITIES,
@@ -35,7 +36,6 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianMLPRegressor,
     LatentDirichletAllocation,
-    skops_trusted_types,
 )
 from skbayes_sgmcmc.estimators._encoding import Categories, Encoding, Numbers
 from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
@@ -187,10 +187,9 @@ def test_other_categories_than_text():
 
 def test_files_without_pickle():
     """The encoding is plain data; levels keep their types."""
-    skops = pytest.importorskip("skops.io")
     X = frame().assign(rooms=ROOMS)
     reg = BayesianGLMRegressor(categorical_features=["city", "kind", "rooms"], **TINY).fit(X, REAL)
-    again = skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
+    again = by_skops(reg)
     assert np.array_equal(again.predict(X), reg.predict(X))
     assert again._columns == reg._columns
 

@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _inside import streams
 from scipy.stats import chisquare
 
 from skbayes_sgmcmc import BayesianGLMRegressor, sample
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.models.glm import GLMModel
 from skbayes_sgmcmc.models.likelihoods import Gaussian
 from skbayes_sgmcmc.priors import Laplace, LearnedScale, Normal
@@ -36,7 +36,7 @@ def model_of(d, k=1, *, scale=1.0, noise=None, intercept=True):
 def drawn(model, x, y, *, weight=None, offset=None, temperature=1.0, n=1000, chains=4, seed=1):
     """Draws (chains n, parameters) from the model's conditional distributions, and acceptance."""
     data = model.make_data((x, offset, None), y, weight, torch.float64, "cpu")
-    rng = ChainRandom(np.random.SeedSequence(seed).spawn(chains))
+    rng = streams(chains, seed)
     found = model.conditionals(data).with_random(rng)
     theta = torch.zeros(chains, model.n_parameters, dtype=torch.float64)
     state = found.init_state(theta)
@@ -99,7 +99,7 @@ def test_every_step_has_its_temperature():
     X, y, _ = rows()
     model = model_of(3, noise=np.full(1, 0.8))
     data = model.make_data((X, None, None), y, None, torch.float64, "cpu")
-    rng = ChainRandom(np.random.SeedSequence(1).spawn(4))
+    rng = streams(4, 1)
     theta, conditionals = torch.zeros(4, 4).double(), model.conditionals(data).with_random(rng)
     levels = np.repeat([1.0, 0.25, 1.0], [1000, 2000, 1000])
     step = Step(1.0, None, None, None, conditionals=conditionals, temperatures=levels)

@@ -15,10 +15,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _inside import inside
+from _modules import module
 from _stand_in_device import NAME, stand_in, unordered, waited
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from skbayes_sgmcmc import (
@@ -73,12 +73,6 @@ MOMENTUM = STEP | {"sampler": "sghmc"}
 RTOL = 1e-8
 IMAGES = {"conv_channels": 2, "hidden_layer_sizes": 5}
 AUGMENT = Compose([RandomCrop(1), RandomFlip(), RandomRotation(), RandomErasing()])
-
-
-def module(n_features, n_outputs):
-    return nn.Sequential(
-        nn.Linear(n_features, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, n_outputs)
-    )
 
 
 CASES = {

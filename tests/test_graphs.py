@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 from _inside import limits
+from _modules import module
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
-from torch import nn
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
@@ -86,12 +86,6 @@ def recorder(monkeypatch):
     # as on a GPU, where gradients that are compiled for CPUs do not apply
     monkeypatch.setattr(model_kernels, "why_no_cpu", lambda recipe: "it needs a CPU.")
     return found
-
-
-def module(n_features, n_outputs):
-    return nn.Sequential(
-        nn.Linear(n_features, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, n_outputs)
-    )
 
 
 FIVE = {"hidden_layer_sizes": 5}
@@ -281,8 +275,8 @@ class StepRecorder(Recorder):
 def step_recorder(monkeypatch, recorder):
     found = StepRecorder()
     monkeypatch.setattr(_graphs, "record", found)
-    for module in (chain_random, recorded_steps):
-        monkeypatch.setattr(module, "counts", lambda device: True)
+    for each in (chain_random, recorded_steps):
+        monkeypatch.setattr(each, "counts", lambda device: True)
     return found
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -15,9 +14,10 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 from _cases import cases
+from _files import by_pickle, by_skops
+from _inside import streams
 
-from skbayes_sgmcmc import BayesianGLMRegressor, skops_trusted_types, to_onnx, to_torch
-from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc import BayesianGLMRegressor, to_onnx, to_torch
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.inspection import PartialEffectDisplay
 from skbayes_sgmcmc.models import _gaussian_tuning
@@ -142,7 +142,7 @@ def test_scales_are_drawn_term_by_term():
     model = GLMModel(2, Gaussian(1, None), Normal(), hyper, True, terms=terms)
     theta = np.tile([0.1, -0.4, 0.2, 1.0, 0.5, 0.0, 0.7, 3.0], (2, 2000, 1))
     assert theta.shape[2] == model.n_parameters
-    rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+    rng = streams(2)
     drawn = model.draw_recorded(theta, rng, np.ones(2000)).reshape(4000, -1)
     parts = model.unpack(np.hstack([theta.reshape(4000, -1), drawn]))
     expected = {"sd_a": [(2.5, 0.09 + 0.105)]}
@@ -161,7 +161,7 @@ def test_scales_move_with_the_effects(inputs):
     before, now = np.random.default_rng(0).standard_normal((2, 2, 3, len(prior.typical)))
 
     def drawn(theta):
-        rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+        rng = streams(2)
         return prior.draw_recorded(theta, rng, np.ones(3))
 
     moved = prior.move_recorded(drawn(before), before, now)
@@ -305,13 +305,8 @@ def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def by_skops(reg):
-    skops = pytest.importorskip("skops.io")
-    return skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
-
-
 @tiny_fits
-@pytest.mark.parametrize("through", [lambda reg: pickle.loads(pickle.dumps(reg)), by_skops])
+@pytest.mark.parametrize("through", [by_pickle, by_skops])
 def test_files_know_the_groups(through):
     X, y = rows()
     reg = BayesianGLMRegressor(groups=1, group_slopes=0, **TINY).fit(X, y)
@@ -367,7 +362,7 @@ def test_labels_are_compared_as_they_are_given(table, labels):
     np.testing.assert_allclose(reg.predict(X), expected, rtol=1e-6)
     names = [name.partition("[")[2] for name in reg.summary()["name"][:4]]
     assert names == [f"{label}]" for label in labels]
-    again = pickle.loads(pickle.dumps(reg))
+    again = by_pickle(reg)
     np.testing.assert_array_equal(again.predict(X), reg.predict(X))
 
 

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import pickle
-
 import joblib
 import numpy as np
 import pytest
 import scipy.stats
 from _cases import cases
 from _components import SMALL, mixed, small
+from _files import by_pickle, by_skops
 from sklearn.datasets import load_iris
 from sklearn.decomposition import FastICA
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayes_sgmcmc import (
-    BayesianICA,
-    BayesianLogisticRegression,
-    MixingDistance,
-    PosteriorSamples,
-    skops_trusted_types,
-)
+from skbayes_sgmcmc import BayesianICA, BayesianLogisticRegression, MixingDistance, PosteriorSamples
 from skbayes_sgmcmc.diagnostics import amari_distance, mcse, r_hat
 from skbayes_sgmcmc.samplers import RSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
@@ -281,14 +274,10 @@ def test_in_a_pipeline_and_a_search():
     assert search.best_score_ > 0.9
 
 
-@pytest.mark.parametrize("way", ["pickle", "skops"])
-def test_saved_and_loaded(data, way):
+@pytest.mark.parametrize("through", [by_pickle, by_skops])
+def test_saved_and_loaded(data, through):
     ica = small(step_size=Polynomial(first=0.02, last=0.01)).fit(data[0])
-    if way == "pickle":
-        loaded = pickle.loads(pickle.dumps(ica))
-    else:
-        skops = pytest.importorskip("skops.io")
-        loaded = skops.loads(skops.dumps(ica), trusted=skops_trusted_types())
+    loaded = through(ica)
     assert_same(ica, loaded)
     np.testing.assert_array_equal(loaded.transform(data[0]), ica.transform(data[0]))
 

@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _files import by_joblib, by_pickle, by_skops
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -271,23 +272,9 @@ def test_arviz_refuses(data, monkeypatch):
 # files --------------------------------------------------------------------------------------------
 
 
-def by_pickle(clf, path):
-    return pickle.loads(pickle.dumps(clf))
-
-
-def by_joblib(clf, path):
-    joblib.dump(clf, path)
-    return joblib.load(path)
-
-
-def by_cloudpickle(clf, path):
+def by_cloudpickle(clf):
     cloudpickle = pytest.importorskip("cloudpickle")
     return cloudpickle.loads(cloudpickle.dumps(clf))
-
-
-def by_skops(clf, path):
-    skops = pytest.importorskip("skops.io")
-    return skops.loads(skops.dumps(clf), trusted=skops_trusted_types())
 
 
 @pytest.mark.parametrize("through", [by_pickle, by_joblib, by_cloudpickle, by_skops])
@@ -303,10 +290,10 @@ def by_skops(clf, path):
     ],
     ids=lambda parameters: "-".join(parameters) or "default",
 )
-def test_round_trip(data, tmp_path, through, parameters):
+def test_round_trip(data, through, parameters):
     X, y = data
     clf = BayesianLogisticRegression(**(SMALL | parameters)).fit(X, y)
-    back = through(clf, tmp_path / "file")
+    back = through(clf)
     np.testing.assert_array_equal(back.predict_proba(X), clf.predict_proba(X))
     np.testing.assert_array_equal(back.summary()["r_hat"], clf.summary()["r_hat"])
     assert back.posterior_["coef"].dtype == clf.posterior_["coef"].dtype
@@ -315,10 +302,10 @@ def test_round_trip(data, tmp_path, through, parameters):
 
 
 @pytest.mark.parametrize("through", [by_pickle, by_skops])
-def test_round_trip_of_a_stream(data, tmp_path, through):
+def test_round_trip_of_a_stream(data, through):
     X, y = data
     clf = BayesianLogisticRegression(**SMALL).partial_fit(X, y)
-    back = through(clf, tmp_path / "file").partial_fit(X[:50], y[:50])
+    back = through(clf).partial_fit(X[:50], y[:50])
     np.testing.assert_array_equal(back.coef_, clf.partial_fit(X[:50], y[:50]).coef_)
     assert back._chain_state.memory.rows_seen == 250
 
@@ -400,7 +387,7 @@ def test_skops_says_that_modules_need_pickle(data, through):
     found = clf.distill(X, n_epochs=1) if through == "student" else clf
     with pytest.raises(ValueError, match="skops is not allowed .*: use pickle or joblib"):
         skops.dumps(found)
-    again = pickle.loads(pickle.dumps(found))
+    again = by_pickle(found)
     if through != "instance":
         np.testing.assert_array_equal(again.predict_proba(X), found.predict_proba(X))
 

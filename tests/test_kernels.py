@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _inside import streams
 from scipy.special import expit
 
 from skbayes_sgmcmc import SpikeSlab
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
@@ -38,10 +38,6 @@ from skbayes_sgmcmc._kernels.rows import gradient as rows_gradient
 
 #: sums of at most some thousand numbers of order one, in another order
 ROUNDING = {"rtol": 1e-10, "atol": 1e-11}
-
-
-def streams(n_chains=1, seed=0):
-    return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))
 
 
 # linear models ------------------------------------------------------------------------------------

@@ -9,15 +9,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
-from _inside import inside
+from _inside import inside, streams
 from scipy.special import gammaln
 
-from skbayes_sgmcmc import (
-    DeepPoissonFactorAnalysis,
-    LatentDirichletAllocation,
-    PosteriorSamples,
-)
-from skbayes_sgmcmc._data.chain_random import ChainRandom
+from skbayes_sgmcmc import DeepPoissonFactorAnalysis, LatentDirichletAllocation, PosteriorSamples
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.topics import documents as of_documents
 from skbayes_sgmcmc.models.topics.gibbs import gibbs_draws
@@ -35,10 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 #: standard errors that a mean of many may be away by
 SIGMAS = 4.5
 ALPHA = 0.4
-
-
-def streams(n_chains, seed=0):
-    return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))
 
 
 def tiny_topics():

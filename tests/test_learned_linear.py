@@ -13,10 +13,10 @@ import scipy.stats
 import sklearn.datasets
 import torch
 from _cases import cases
+from _inside import streams
 from scipy.integrate import quad
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
 from skbayes_sgmcmc.priors import Laplace, LearnedScale
 
@@ -34,10 +34,6 @@ def prior_of(own, k=1, n_features=3, a=1.7, s_0=0.6):
 def position(prior, seed=0):
     size = prior.n_coefficients + 1 + int(prior.own)
     return np.random.default_rng(seed).standard_normal(size) * prior.typical
-
-
-def streams(n):
-    return ChainRandom(np.random.SeedSequence(0).spawn(n))
 
 
 # the marginal prior -------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import pytest
 import scipy.stats
 import torch
 from _cases import cases
+from _inside import streams
 from _seeds import as_given
 from scipy.special import gammaln, logsumexp
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.models.likelihoods import Gaussian
 from skbayes_sgmcmc.models.networks.learned_scales import GIBBS_EVERY, LearnedScalesModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -21,10 +21,6 @@ from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.models.scale_groups import ScaleGroups
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 from skbayes_sgmcmc.priors.learned_scale import MANY, tempered_gamma
-
-
-def streams(n):
-    return ChainRandom(np.random.SeedSequence(0).spawn(n))
 
 
 class TwoMeanings(Gaussian):

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from _cases import cases
+from _inside import streams
 from _mlp import assert_same
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits, load_iris
@@ -27,7 +28,6 @@ from skbayes_sgmcmc import (
     SpikeSlab,
     to_arviz,
 )
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc.inspection import RelevanceDisplay
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
@@ -306,7 +306,7 @@ def test_psgld_is_stable_at_the_present_scales():
 
 
 def test_chains_have_their_own_numbers_for_scales():
-    rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+    rng = streams(2)
     model = LearnedScalesModel(MLP((2, 3, 2), "relu"), Categorical(), Normal(), LearnedScale())
     theta = torch.ones(2, model.n_parameters, dtype=torch.float64)
     state = model.init_state(theta)

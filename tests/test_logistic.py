@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import scipy.special
 from _cases import cases
 from _logistic import ROUNDING, assert_same_draws, small
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc.diagnostics import Summary, mcse
@@ -25,16 +25,6 @@ from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-
-@pytest.fixture(scope="module")
-def binary():
-    return make_classification(400, 6, n_informative=4, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import sklearn
 from _logistic import assert_same_draws, small
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -20,16 +20,6 @@ from skbayes_sgmcmc.schedules import BlockDecay, Cyclical, Exponential, MultiSte
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-
-@pytest.fixture(scope="module")
-def binary():
-    return make_classification(400, 6, n_informative=4, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 from _cases import cases
+from _inside import streams
 from torch.utils.data import Dataset
 
-from skbayes_sgmcmc._data.chain_random import ChainRandom, first_distinct, redrawn_distinct
+from skbayes_sgmcmc._data.chain_random import first_distinct, redrawn_distinct
 from skbayes_sgmcmc._data.datasets import DatasetRows
 from skbayes_sgmcmc._data.fields import Field
 from skbayes_sgmcmc._data.layout import Layout
@@ -21,10 +22,6 @@ from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.stored_inputs import ScaledRows
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign
-
-
-def streams(n_chains=1, seed=0):
-    return ChainRandom(np.random.SeedSequence(seed).spawn(n_chains))
 
 
 def rows_data(n_rows, **parameters):

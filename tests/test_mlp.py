@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import warnings
 
@@ -13,35 +12,21 @@ import scipy.sparse as sp
 import scipy.special
 from _cases import cases
 from _checkpoint import steps_told
+from _files import by_joblib, by_pickle, by_skops
 from _mlp import assert_same, small
 from sklearn.base import clone
-from sklearn.datasets import (
-    load_breast_cancer,
-    load_digits,
-    load_iris,
-    load_wine,
-)
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayes_sgmcmc import (
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    CheckpointError,
-    skops_trusted_types,
-)
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, CheckpointError
 from skbayes_sgmcmc.samplers import PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 @pytest.fixture(scope="module")
@@ -353,20 +338,6 @@ def test_partial_fit_goes_on_after_a_warm_fit(iris):
 # files --------------------------------------------------------------------------------------------
 
 
-def by_pickle(clf, path):
-    return pickle.loads(pickle.dumps(clf))
-
-
-def by_joblib(clf, path):
-    joblib.dump(clf, path)
-    return joblib.load(path)
-
-
-def by_skops(clf, path):
-    skops = pytest.importorskip("skops.io")
-    return skops.load(io.BytesIO(skops.dumps(clf)), trusted=skops_trusted_types())
-
-
 @pytest.mark.parametrize("through", [by_pickle, by_joblib, by_skops])
 @pytest.mark.parametrize(
     "parameters",
@@ -376,10 +347,10 @@ def by_skops(clf, path):
     ],
     ids=["default", "warm"],
 )
-def test_round_trip(iris, tmp_path, through, parameters):
+def test_round_trip(iris, through, parameters):
     X, y = iris
     clf = small(**parameters).fit(X, y)
-    back = through(clf, tmp_path / "file")
+    back = through(clf)
     np.testing.assert_array_equal(back.predict_proba(X), clf.predict_proba(X))
     assert_same(back.fit(X, y), clf.fit(X, y))  # it goes on as if it had not been away
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from _cases import cases
 from _mlp import assert_same, small
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import PolynomialFeatures
 
@@ -20,11 +20,6 @@ from skbayes_sgmcmc.samplers import PSGLD
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 # what is refused ----------------------------------------------------------------------------------

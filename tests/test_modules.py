@@ -7,6 +7,7 @@ import pytest
 import torch
 from _cases import cases
 from _links import messages
+from _modules import norm_module
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -39,10 +40,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 
 def mlp_module():
     return nn.Sequential(nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 10))
-
-
-def norm_module():
-    return nn.Sequential(nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10))
 
 
 def gradient(model, theta, x, targets):

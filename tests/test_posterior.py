@@ -14,8 +14,8 @@ import scipy.special
 import scipy.stats
 import torch
 from _cases import cases
+from _inside import streams
 
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._engine.target import GRADIENTS, Coordinates, Evaluator, Target
@@ -76,7 +76,7 @@ def problems(**fixed):
 
 
 def evaluator(posterior, minibatches=None, split=False):
-    chains = ChainRandom(np.random.SeedSequence(0).spawn(N_CHAINS))
+    chains = streams(N_CHAINS)
     minibatches = Minibatches(posterior.data, N_ROWS) if minibatches is None else minibatches
     return Evaluator(posterior, minibatches, chains, {}, split=split)
 

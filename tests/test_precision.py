@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _modules import norm_module
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -29,10 +30,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 X, y = load_digits(return_X_y=True)
 TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0}
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}
-
-
-def norm_module():
-    return nn.Sequential(nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10))
 
 
 NETWORKS = {

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _files import by_skops
 
 from skbayes_sgmcmc import (
     BayesianModuleClassifier,
@@ -24,7 +25,6 @@ from skbayes_sgmcmc import (
     SparseBayesianRegressor,
     SpikeSlab,
     Storage,
-    skops_trusted_types,
     to_torch,
 )
 from skbayes_sgmcmc._draws.compression import CompressedSamples, Kept
@@ -343,11 +343,10 @@ def test_the_file_shows_the_sparsity(sparsity, dtype):
 
 
 def test_skops_reads_compressed_estimators():
-    skops = pytest.importorskip("skops.io")
     X, y = data()
     whole = SparseBayesianClassifier(hidden_layer_sizes=20, prune=0.8, **SHORT).fit(X, y > 0.0)
     for fitted in (whole, whole.compress()):
-        loaded = skops.loads(skops.dumps(fitted), trusted=skops_trusted_types())
+        loaded = by_skops(fitted)
         same_predictions(loaded, whole, X)
 
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from _cases import cases
+from _inside import streams
 from _ranks import (
     CHUNK,
     FITS,
@@ -34,7 +35,6 @@ from _ranks import (
 )
 
 from skbayes_sgmcmc import BayesianLogisticRegression, data_parallel
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.ranks import Ranks
 from skbayes_sgmcmc._data.rows import StoredRows
@@ -331,7 +331,7 @@ def test_the_ranks_have_each_row_of_a_minibatch_once(kind, size):
     whole = Minibatches(Data(fields, 61, torch.from_numpy(numbers)), size)
 
     def batches(minibatches):
-        rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+        rng = streams(2)
         return minibatches.chunk(minibatches.indices(4, rng), 4, rng)
 
     spread = [batches(whole.over(Part(rank, 3))) for rank in range(3)]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 import scipy.stats
 from _cases import cases
+from _files import by_pickle, by_skops
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
-from skbayes_sgmcmc import BayesianMLPRegressor, SamplingError, skops_trusted_types
+from skbayes_sgmcmc import BayesianMLPRegressor, SamplingError
 from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
@@ -390,12 +389,7 @@ def test_arviz_takes_lists_and_refuses_other_targets(data):
         reg.to_arviz(X, y[:, 0])
 
 
-def by_skops(reg):
-    skops = pytest.importorskip("skops.io")
-    return skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
-
-
-@pytest.mark.parametrize("through", [lambda reg: pickle.loads(pickle.dumps(reg)), by_skops])
+@pytest.mark.parametrize("through", [by_pickle, by_skops])
 def test_round_trip(data, through):
     X, y = data
     reg = small(warm_start=True).fit(X, y)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
+from _files import by_pickle, by_skops
 from _regressors import COUNTS, KINDS, SMALL, mean_counts, noise_sds, problem, small
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -18,7 +18,6 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianModuleRegressor,
     StudentT,
-    skops_trusted_types,
     to_onnx,
     to_torch,
 )
@@ -269,12 +268,7 @@ def test_onnx_files_predict_the_same(name, fits, tmp_path):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def by_skops(reg):
-    skops = pytest.importorskip("skops.io")
-    return skops.loads(skops.dumps(reg), trusted=skops_trusted_types())
-
-
-@pytest.mark.parametrize("through", [lambda reg: pickle.loads(pickle.dumps(reg)), by_skops])
+@pytest.mark.parametrize("through", [by_pickle, by_skops])
 @pytest.mark.parametrize("name", KINDS)
 def test_round_trip(name, through, fits):
     (X, _), reg = problem(name), fits[name]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from _files import by_skops
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -25,7 +26,6 @@ from skbayes_sgmcmc import (
     SparseBayesianClassifier,
     SparseBayesianRegressor,
     SpikeSlab,
-    skops_trusted_types,
 )
 from skbayes_sgmcmc.diagnostics import mcse
 from skbayes_sgmcmc.models.likelihoods import Categorical, LatentGaussian, ridge_noise
@@ -486,10 +486,9 @@ def test_any_module_may_have_the_prior():
 
 
 def test_skops_files_hold_priors_and_compressed_draws():
-    skops = pytest.importorskip("skops.io")
     X, y = wide(n=40, p=10)
     reg = SparseBayesianRegressor(prior=SpikeSlab(), prune=Pruning(0.5), n_draws=20, burn_in=100,
                                   thinning=2, random_state=0).fit(X, y)  # fmt: skip
     for fitted in (reg, reg.compress()):
-        loaded = skops.loads(skops.dumps(fitted), trusted=skops_trusted_types())
+        loaded = by_skops(fitted)
         np.testing.assert_array_equal(loaded.predict(X), reg.predict(X))

@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _inside import streams
 from scipy.special import expit
 from scipy.stats import gamma, kstest
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian, LatentGaussian
 from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA, log_gamma
@@ -46,7 +46,7 @@ def stepped(model, theta, dtype=torch.float64, n_steps=3):
     model = bound(model, dtype)
     theta = torch.as_tensor(theta, dtype=dtype)
     state = model.init_state(theta)
-    rng = ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
+    rng = streams(len(theta))
     for k in range(n_steps):
         aux = {"mean_square_slope": state["sigma"] ** -4}  # of residuals of one
         model.after_step(theta, state, aux, k, rng, 1.0)
@@ -117,15 +117,15 @@ def rows_gradient(model, dtype, weighted, shared, sparse=False):
         X = sp.csr_matrix(X)
     data = model.make_data(X, y, weight, dtype, "cpu")
     theta = torch.from_numpy(5.0 * rng.standard_normal((3, 8))).to(dtype)
-    state, streams = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(3))
+    state, random = model.init_state(theta), streams(3)
     state["sigma"].copy_(torch.tensor([[0.5], [1.0], [2.0]]))
     minibatches = Minibatches(data, 6)
-    rows = minibatches.indices(1, streams)
-    batch = next(minibatches.chunk(rows, 1, streams))
+    rows = minibatches.indices(1, random)
+    batch = next(minibatches.chunk(rows, 1, random))
     if shared:
         batch = minibatches.batch_of(rows[0, 0])
     out = torch.ones_like(theta)
-    aux = model.likelihood_gradient(theta, batch, state, streams, out=out, scale=0.3)
+    aux = model.likelihood_gradient(theta, batch, state, random, out=out, scale=0.3)
     return out, aux
 
 
@@ -216,7 +216,7 @@ def followed(model, theta, n_steps, square=1.7):
     x = np.random.default_rng(0).standard_normal((10, 3))
     y = np.zeros(10, dtype=int) if classes else np.zeros((10, 2))
     model = model.bound(model.make_data(x, y, None, torch.float64, "cpu"))
-    state, rng = model.init_state(theta), ChainRandom(np.random.SeedSequence(0).spawn(len(theta)))
+    state, rng = model.init_state(theta), streams(len(theta))
     for k in range(n_steps):
         aux = {} if classes else {"mean_square_slope": square * state["sigma"] ** -4}
         model.after_step(theta, state, aux, k, rng, 1.0)

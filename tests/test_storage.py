@@ -8,8 +8,8 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-import skops.io as skops
 import torch
+from _files import by_skops
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -19,7 +19,6 @@ from skbayes_sgmcmc import (
     PosteriorSamples,
     Storage,
     sample,
-    skops_trusted_types,
 )
 from skbayes_sgmcmc._draws import storage
 from skbayes_sgmcmc._draws.storage import ENCODED, allocate, decode, encode
@@ -91,7 +90,7 @@ def test_pickling_embeds_draws_on_disk(plain, on_disk):
 
 
 def test_skops_files_embed_draws_on_disk(plain, on_disk):
-    loaded = skops.loads(skops.dumps(on_disk), trusted=skops_trusted_types())
+    loaded = by_skops(on_disk)
     assert loaded.storage.dir == str(on_disk.storage.dir)
     np.testing.assert_array_equal(loaded.predict_proba(X), plain.predict_proba(X))
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _inside import streams
 from _stored import N, P, Table, problem
 from sklearn.base import clone
 
@@ -17,7 +18,6 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
 )
 from skbayes_sgmcmc._data import rows
-from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
@@ -343,7 +343,7 @@ def test_rows_of_runs_are_drawn_equally_often(small_is_large, limits):
     X = np.arange(61.0)[:, None]
     design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", False)
     batches = Minibatches(Data({"x": design, "y": torch.arange(61)}, 61), 4)
-    rng = ChainRandom(np.random.SeedSequence(0).spawn(2))
+    rng = streams(2)
     counts, n_chunks = np.zeros(61), 200
     for _ in range(n_chunks):
         indices = batches.indices(8, rng)
@@ -363,7 +363,7 @@ def test_a_pool_estimates_sums_of_all_rows(small_is_large, limits):
     design = StoredDesign(StoredRows(Table(X)), torch.float64, "cpu", True)
     data = Data({"x": design}, N)
     batches = Minibatches(data, 100, odds=RowOdds(probability))
-    rng = ChainRandom(np.random.SeedSequence(0).spawn(1))
+    rng = streams(1)
     found = []
     for batch in batches.chunk(batches.indices(400, rng), 400, rng):
         found.append((batch.fields["x"].x * batch.weight[0][:, None]).mean(0).numpy())

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _cases import cases
+from _files import by_skops
 from sklearn.decomposition import LatentDirichletAllocation as VariationalLDA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skbayes_sgmcmc import (
-    LatentDirichletAllocation,
-    document_completion_perplexity,
-    skops_trusted_types,
-)
+from skbayes_sgmcmc import LatentDirichletAllocation, document_completion_perplexity
 from skbayes_sgmcmc._draws.alignment import best_order, matched
 from skbayes_sgmcmc.inspection import TopicDisplay
 from skbayes_sgmcmc.models.topics.completion import proportions, split_documents
@@ -223,9 +220,8 @@ def test_names_out_and_set_output(fitted):
 
 
 def test_skops_round_trip(fitted):
-    skops = pytest.importorskip("skops.io")
     lda, X = fitted
-    loaded = skops.loads(skops.dumps(lda), trusted=skops_trusted_types())
+    loaded = by_skops(lda)
     np.testing.assert_array_equal(loaded.transform(X), lda.transform(X))
 
 

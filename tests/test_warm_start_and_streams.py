@@ -17,7 +17,6 @@ import scipy.stats
 import torch
 from _cases import cases
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_classification
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, SamplingWarning
 from skbayes_sgmcmc.diagnostics import r_hat
@@ -34,16 +33,6 @@ SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
 
 def small(**parameters):
     return BayesianLogisticRegression(**(SMALL | parameters))
-
-
-@pytest.fixture(scope="module")
-def binary():
-    return make_classification(400, 6, n_informative=4, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
 
 
 # warm starts --------------------------------------------------------------------------------------
