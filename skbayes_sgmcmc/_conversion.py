@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import numbers
+import os
 import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,11 @@ def _not_numeric(name: str, values: Any) -> str | None:
     table = np.asarray(values, dtype=object)
     if table.ndim == 0:
         give = "X.collect()" if hasattr(values, "collect_schema") else "an array of numbers"
+        of_pyarrow = type(values).__module__.partition(".")[0] == "pyarrow"
+        if name == "X" and (of_pyarrow or isinstance(values, str | os.PathLike)):
+            give += ", or ParquetRows(path) for Parquet files"
+        elif name == "X" and hasattr(values, "__next__"):
+            give += "; partial_fit takes an array for each block of rows"
         return f"{name}={reprlib.repr(values)} is not allowed: give {give}."
     if table.ndim == 1:
         found = _first_no_number(table)

@@ -27,10 +27,12 @@ def is_table(values: Any) -> bool:
 
 
 def as_table(X: Any) -> Any:
-    """Batches of pyarrow as tables, since scikit-learn reads names from these; others as given.
+    """Batches of pyarrow and Parquet files as tables, which have names; others as given.
 
     Later columns would otherwise be found by their places, whatever they are called.
     """
+    if type(X).__name__ == "ParquetRows":
+        return X.table()
     if type(X).__name__ == "RecordBatch" and hasattr(X, "column_names"):
         import pyarrow
 

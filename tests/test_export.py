@@ -299,8 +299,8 @@ def test_scalers_of_a_pipeline_are_part_of_the_module(steps):
 
 
 def test_onnx_of_a_search_over_a_pipeline(tmp_path):
-    """The file takes rows as the search does, and has its classes."""
-    pipe = make_pipeline(StandardScaler(), logistic())
+    """The file takes rows as the search does. A first step that does nothing was an error."""
+    pipe = make_pipeline("passthrough", StandardScaler(), logistic())
     search = GridSearchCV(pipe, {"bayesianlogisticregression__prior_scale": [0.5]}, cv=2)
     search.fit(X, y % 3)
     (p,) = by_onnx(search, tmp_path / "a.onnx")(X)

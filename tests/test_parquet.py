@@ -7,8 +7,16 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, ParquetRows
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianICA,
+    BayesianLogisticRegression,
+    ParquetRows,
+)
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -168,9 +176,141 @@ def test_bad_input_is_refused_by_name(path, tmp_path):
 def test_a_file_that_changes_is_refused(path):
     rows = ParquetRows(path, NAMES)
     rows[:10]
+    sent = pickle.dumps(rows)
     pq.write_table(table(X[:500]), path)
     with pytest.raises(RuntimeError, match="has changed since it was opened"):
         rows[500:510]
+    with pytest.raises(RuntimeError, match="have other sizes than where it was opened"):
+        pickle.loads(sent)
+    path.unlink()
+    with pytest.raises(RuntimeError, match="is not there any more. Put it back"):
+        rows.column("y")
+    pq.write_table(table(), path, row_group_size=100)
+    bits = bytearray(path.read_bytes())
+    bits[200:2000] = bytes(1800)
+    path.write_bytes(bits)
+    with pytest.raises(RuntimeError, match=r"rows.parquet' of X could not be read"):
+        ParquetRows(path, NAMES)[:]
+    path.write_text("a,b\n1,2")
+    with pytest.raises(ValueError, match="rows.parquet' is not allowed:.*Give Parquet files"):
+        ParquetRows(path)
+
+
+def test_gaps_of_labels_stay_gaps(tmp_path):
+    """NumPy reads a gap of a dictionary as its last item: rows got that label in silence."""
+    labels = pa.array(["u", None, "v"] * 20).dictionary_encode()
+    pq.write_table(pa.table({"x": X[:60, 0], "y": labels}), tmp_path / "y.parquet")
+    rows = ParquetRows(tmp_path / "y.parquet", ["x"])
+    assert rows.column("y")[:3].tolist() == ["u", None, "v"]
+    with pytest.raises(ValueError, match="the value of row 1 is missing"):
+        BayesianLogisticRegression().fit(rows, rows.column("y"))
+
+
+# files that differ --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """Rows of a folder with a file of X, and a second of the same rows with other columns."""
+
+    def make(columns, names=NAMES):
+        pq.write_table(table(X[:60]), tmp_path / "0.parquet")
+        pq.write_table(pa.table(columns), tmp_path / "1.parquet")
+        return ParquetRows(tmp_path, names)
+
+    return make
+
+
+def test_types_of_numbers_and_orders_of_columns_may_differ(beside):
+    """The first file's type does not count for all: float32 there cut numbers of the second."""
+    single = {"c": X[:60, 2].astype("f4"), "y": Y[:60] > 0, "b": X[:60, 1], "a": pa.nulls(60)}
+    rows = beside(single)
+    assert rows.dtype == np.float64
+    expected = np.c_[np.full(60, np.nan), X[:60, 1], X[:60, 2].astype("f4")]
+    np.testing.assert_array_equal(rows[60:], expected)
+    np.testing.assert_array_equal(rows.column("y"), np.r_[Y[:60], Y[:60]])
+    rows = beside({"a": np.arange(60), "b": X[:60, 1], "c": X[:60, 2]}, ["a"])
+    np.testing.assert_array_equal(rows.column("a"), np.r_[X[:60, 0], np.arange(60)])
+
+
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[s]", "U9"])
+def test_values_of_another_kind_are_refused(kind, beside):
+    """Dates, durations and texts such as "1" in a later file became numbers in silence."""
+    other = {name: np.arange(60).astype(kind) for name in [*NAMES, "y"]}
+    with pytest.raises(ValueError, match=r"column 'a' of type .* is not allowed, in '.*1.parquet'"):
+        beside(other)
+    rows = beside(other | dict.fromkeys(NAMES, X[:60, 0]))
+    with pytest.raises(ValueError, match=r"it holds numbers in '.*0.parquet' and .*1.parquet'"):
+        rows.column("y")
+
+
+def test_a_missing_column_is_refused(beside):
+    """Targets of such a file were NaN, and its rows an error of pyarrow without its name."""
+    columns = dict.fromkeys(["a", "c"], X[:60, 0])
+    with pytest.raises(ValueError, match="column 'b' is not allowed: the file '.*1.parquet'"):
+        beside(columns)
+    with pytest.raises(ValueError, match="column 'y' is not allowed: the file '.*1.parquet'"):
+        beside(columns, ["a"]).column("y")
+    with pytest.raises(ValueError, match=r"name='z' is not allowed: the columns are \['a', 'b'"):
+        beside(columns, ["a"]).column("z")
+
+
+def test_folders_give_values(tmp_path):
+    """As in pandas: the column was missing, or an error of pyarrow."""
+    for year in (1, 2):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(table(X[:60]), tmp_path / f"year={year}" / "0.parquet")
+    rows = ParquetRows(tmp_path, ["year", "a"])
+    years = np.repeat([1, 2], 60)
+    np.testing.assert_array_equal(rows[:], np.c_[years, np.tile(X[:60, 0], 2)])
+    np.testing.assert_array_equal(rows.column("year"), years)
+
+
+def test_sources(path, folder, monkeypatch):
+    """An iterator of paths was empty for targets, and a relative path another's in other places."""
+    rows = ParquetRows(iter(sorted(folder.glob("?.parquet"))), NAMES)
+    np.testing.assert_array_equal(rows.column("y"), Y)
+    monkeypatch.chdir(folder)
+    rows = ParquetRows("0.parquet", NAMES)
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(rows.select(["a"])[:], X[:250, :1])
+    dataset = pytest.importorskip("pyarrow.dataset")
+    given = dataset.dataset(path)
+    np.testing.assert_array_equal(ParquetRows(given, NAMES)[:], X)
+    for other in (dataset.dataset(table()), [], [3], None):
+        with pytest.raises(
+            ValueError, match="source=.* is not allowed: .*(Parquet|path of a file)"
+        ):
+            ParquetRows(other)
+    filtered = given.filter(dataset.field("a") > 0.0)
+    with pytest.raises(ValueError, match="it has a filter"):
+        ParquetRows(filtered)
+    dataset.write_dataset(filtered, folder / "some", format="parquet")
+    np.testing.assert_array_equal(ParquetRows(folder / "some", NAMES)[:], X[X[:, 0] > 0.0])
+    for columns, expected in ("ab", r"give a list, \['ab'\]"), (["a", "a"], "2 columns 'a'"):
+        with pytest.raises(ValueError, match=expected):
+            ParquetRows(path, columns)
+
+
+def test_models_that_read_all_rows_take_files(path):
+    """They failed with AttributeError. Names stay with the columns."""
+    ica = BayesianICA(n_draws=5, burn_in=5, n_chains=1, random_state=0)
+    rows = ParquetRows(path, NAMES)
+    sources = ica.fit(rows).transform(rows)
+    np.testing.assert_array_equal(ica.transform(table().select(NAMES)), sources)
+    with pytest.raises(ValueError, match="same order"):
+        ica.transform(rows.select(NAMES[::-1]))
+
+
+def test_other_libraries_are_told_what_to_take(path):
+    """Steps of pipelines and splits would lose the columns' names, and failed without a reason."""
+    rows = ParquetRows(path, NAMES)
+    with pytest.raises(TypeError, match=r"Give X\[:\], an array, or a table"):
+        make_pipeline(StandardScaler(), BayesianLogisticRegression()).fit(rows, Y)
+    with pytest.raises(IndexError, match=r"searches and splits do, give X\[:\]"):
+        train_test_split(rows, Y)
+    with pytest.raises(ValueError, match=r"X='.*' is not allowed: .* or ParquetRows\(path\)"):
+        BayesianLogisticRegression().fit(str(path), Y)
 
 
 def test_without_pyarrow_the_extra_is_named(path, monkeypatch):

@@ -164,7 +164,7 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
     classifier = is_classifier(last)
     outputs = _output_names(last.classes_) if classifier else ["mean", "std"]
-    row_shape = getattr(last, "_shape_in", None) or (estimator.n_features_in_,)  # as in fit
+    row_shape = getattr(last, "_shape_in", None) or (last.n_features_in_,)  # as in fit
     program = _program(module, row_shape, outputs)
     if classifier:
         several, known = isinstance(last.classes_, list), last.classes_
