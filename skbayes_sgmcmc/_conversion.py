@@ -117,7 +117,7 @@ def _too_many_axes(values: Any, error: Exception) -> str | None:
     if np.ndim(values) <= 2 or "Found array with dim" not in str(error):
         return None
     return (
-        f"{error} Give X.reshape(len(X), -1); BayesianCNNClassifier takes images, and "
+        f"{error} Give numpy.reshape(X, (len(X), -1)); BayesianCNNClassifier takes images, and "
         "BayesianModuleClassifier and BayesianModuleRegressor rows of any shape."
     )
 
@@ -151,7 +151,8 @@ def _not_numeric(name: str, values: Any) -> str | None:
         found = _first_no_number(table)
         other = OTHER_THAN_NUMBERS.get(name, "")
         if name == "X" and hasattr(values, "to_frame"):  # a column, or a row, of a table
-            other += ". A table of one column is table[['name']], and of one row table.iloc[[0]]"
+            other += ". A table of one column is table[['name']], and of one row "
+            other += "table[[0]]" if _of_polars(values) else "table.iloc[[0]]"
         return found and f"{name} is not allowed: item {found[0]}. Give numbers{other}."
     if table.ndim != 2:
         return None

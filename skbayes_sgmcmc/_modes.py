@@ -20,11 +20,16 @@ def usual_modes() -> Iterator[None]:
     """
     import torch
 
-    with (
-        torch.inference_mode(False),  # which ends torch.no_grad, too
-        torch.autocast("cpu", enabled=False),
-        torch.autocast("cuda", enabled=False),
-    ):
+    with torch.inference_mode(False), in_full_precision():  # the first ends torch.no_grad, too
+        yield
+
+
+@contextmanager
+def in_full_precision() -> Iterator[None]:
+    """Compute in full precision, with or without gradients as the caller does."""
+    import torch
+
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         yield
 
 

@@ -333,7 +333,9 @@ def embedding(n_known=20):
 @pytest.mark.parametrize("estimator", [BayesianLogisticRegression(), BayesianICA()])
 def test_rows_that_are_arrays_say_who_takes_them(estimator):
     """scikit-learn's own error ends before the remedy."""
-    with pytest.raises(ValueError, match=r"dim 3, .* X.reshape\(len\(X\), -1\); BayesianCNN"):
+    with pytest.raises(
+        ValueError, match=r"dim 3, .* numpy.reshape\(X, \(len\(X\), -1\)\); BayesianCNN"
+    ):
         estimator.fit(np.zeros((24, 2, 2)), LABELS)
 
 

@@ -31,6 +31,11 @@ WARNED = {
     "shares": ([f"{x:.1f}%" for x in POWER], "numbers as text"),
     "times of day": ([f"{int(x) // 60}:{int(x) % 60:02d}" for x in POWER], "times as text"),
     "durations": ([f"{int(x) // 60}:{int(x) % 60:02d}:30" for x in POWER], "times as text"),
+    "dates with names": (DAYS.strftime("%-d %b %Y"), "dates as text"),
+    "dates of two digits": (DAYS.strftime("%d-%b-%y"), "dates as text"),
+    "American names": (DAYS.strftime("%B %-d, %Y"), "dates as text"),
+    "weights": ([f"{1000 * x:,.1f} kg" for x in POWER], "numbers as text"),
+    "thousands": ([f"{x:.0f}k" for x in POWER], "numbers as text"),
     "identifiers": ([f"u{i}" for i in range(N)], OWN_TEXT),
     "one pair": ([f"u{max(i, 1)}" for i in range(N)], OWN_TEXT),
 }
@@ -41,6 +46,10 @@ SILENT = {
     "a few dates": DAYS[np.arange(N) % 20].strftime("%Y-%m-%d"),
     "versions": [f"1.{i % 30}.{i % 2}" for i in range(N)],
     "ratios": [f"{i % 30}:{i % 2}" for i in range(N)],
+    "months": [f"{('March', 'May')[i % 2]} {i % 30}" for i in range(N)],
+    "classes": [f"{i % 30}{'ABC'[i % 3]}" for i in range(N)],
+    "ranges": [f"{i % 30}-{i % 30 + 9}" for i in range(N)],
+    "markets": [f"Market {i % 30}" for i in range(N)],
     "streets": [f"{i % 30} High Street" for i in range(N)],
 }
 
@@ -105,7 +114,14 @@ def test_remedies_are_those_of_the_texts():
 
 @cases(
     "kind, factor, constant",
-    [("amounts", 1000, 0), ("shares", 1, 0), ("times of day", 60, 0), ("durations", 60, 30)],
+    [
+        ("amounts", 1000, 0),
+        ("shares", 1, 0),
+        ("times of day", 60, 0),
+        ("durations", 60, 30),
+        ("weights", 1000, 0),
+        ("thousands", 1, 0),
+    ],
 )
 def test_code_of_the_message_makes_numbers(kind, factor, constant):
     """Signs and colons are no reason to keep numbers as categories."""
@@ -113,6 +129,14 @@ def test_code_of_the_message_makes_numbers(kind, factor, constant):
     code = re.search(r"Give (pandas\..*), or give column", message)[1]
     made = eval(code, {"pandas": pd, "column": pd.Series(WARNED[kind][0])})
     assert made.to_numpy() == pytest.approx(factor * POWER + constant)
+
+
+@cases("kind", ["ISO dates", "dates with names", "dates of two digits", "American names"])
+def test_code_of_the_message_makes_days(kind):
+    (message,) = found(WARNED[kind][0])
+    code = re.search(r"such as (\(pandas\..*\).dt.days), with", message)[1]
+    names = {"pandas": pd, "column": pd.Series(WARNED[kind][0]), "first_day": DAYS[0].normalize()}
+    assert eval(code, names).tolist() == list(range(N))
 
 
 def test_columns_of_one_kind_share_a_warning():

@@ -103,7 +103,7 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
         raise explained(
             OSError(
                 error.errno,
-                f"storage.dir={str(folder)!r} has no room for the draws ({size / 2**30:.2f} GiB): "
+                f"storage.dir={str(folder)!r} has no room for the draws ({size / 2**20:.3g} MiB): "
                 "give another folder, fewer draws, or storage.dtype='bfloat16'",
             ),
             "the-memory-is-full",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from .._arrays import Array
 from .._data.minibatch import Minibatches
 from .._exceptions import not_allowed
+from .._modes import in_full_precision
 from .._validation import check_random_state
 from .problem import Problem
 from .target import Target
@@ -106,23 +108,28 @@ class LogJoint:
     def log_prior(self, theta: Tensor) -> Tensor:
         """log p(theta), of shape () or (n_positions,)."""
         at = self._positions(theta)
-        return self._target.model.log_prior(at).reshape(theta.shape[:-1])
+        with in_full_precision():
+            return self._target.model.log_prior(at).reshape(theta.shape[:-1])
 
     def log_likelihood(self, theta: Tensor, rows: Any = None) -> Tensor:
         """log p(y | X, theta), of all rows or estimated from some; see :meth:`__call__`."""
         at, target = self._positions(theta), self._target
         if rows is None:
-            return target.log_likelihood(at).reshape(theta.shape[:-1])
+            with in_full_precision():
+                return target.log_likelihood(at).reshape(theta.shape[:-1])
         chosen = np.asarray(rows)
         if chosen.ndim != 1 or len(chosen) == 0 or chosen.dtype.kind not in "iu":
-            raise not_allowed(f"rows={rows!r} is not allowed: give some numbers of rows.")
+            given = reprlib.repr(rows)
+            raise not_allowed(f"rows={given} is not allowed: give some numbers of rows.")
         if chosen.min() < 0 or chosen.max() >= self.n_rows:
             raise not_allowed(
-                f"rows={rows!r} is not allowed: rows have the numbers 0 to {self.n_rows - 1}."
+                f"rows={reprlib.repr(rows)} is not allowed: rows have the numbers 0 to "
+                f"{self.n_rows - 1}."
             )
         batch = Minibatches(target.data, len(chosen)).batch_of(chosen)
         scale = target.data.scale * self.n_rows / len(chosen)
-        found = (target.model.log_lik(at, batch) * batch.weight).sum(1) * scale
+        with in_full_precision():
+            found = (target.model.log_lik(at, batch) * batch.weight).sum(1) * scale
         return found.reshape(theta.shape[:-1])
 
     def unpack(self, theta: Tensor) -> dict[str, Array]:
@@ -142,7 +149,8 @@ class LogJoint:
     def _positions(self, theta: Any) -> Tensor:
         if not isinstance(theta, Tensor) or theta.ndim not in (1, 2):
             raise not_allowed(
-                f"theta={theta!r} is not allowed: give a tensor with one or two axes."
+                f"theta={reprlib.repr(theta)} is not allowed: give a tensor with one or two axes, "
+                "such as torch.as_tensor(theta)."
             )
         if theta.shape[-1] != self.n_parameters:
             raise not_allowed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .._exceptions import listed, warn
@@ -19,6 +19,16 @@ MOSTLY, RARELY = 0.9, 0.1
 SIGNS = "$€£¥% "
 NUMBER = re.compile(r"\s*[-+]?(\d[\d,]*\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 DATE = re.compile(r"\s*(\d{4}([-/.])\d\d?\2\d\d?|\d\d?([-/.])\d\d?\3\d{4})([T ].*)?\s*", re.DOTALL)
+#: of a day, a month's name and a year; or of a month's name and a year of four digits
+MONTH = (
+    "(jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|"
+    "oct(ober)?|nov(ember)?|dec(ember)?)[.]?[-/., ]+"
+)
+NAMED_DATE = re.compile(
+    rf"\s*(\d\d?[-/. ]+{MONTH}(\d{{4}}|\d\d)|{MONTH}(\d\d?,? +)?\d{{4}})\s*", re.IGNORECASE
+)
+#: a number before a short word, such as a unit
+WITH_UNIT = re.compile(NUMBER.pattern + r"(?P<unit>[^\s\d,.;:\-]{1,5})\s*")
 TIME = re.compile(r"\s*\d+:\d\d(:\d\d(\.\d+)?)?\s*")
 
 #: how a user says that a column holds categories
@@ -69,7 +79,9 @@ def _other_kind(texts: list[str]) -> Complaint | None:
         return None
     for kind, matched, remedy in (
         ("dates", DATE.fullmatch, _number_of_date),
+        ("dates", NAMED_DATE.fullmatch, _number_of_date),
         ("numbers", _has_number, _number_of_text),
+        ("numbers", _with_unit(texts), _number_before_unit),
         ("times", TIME.fullmatch, _number_of_time),
     ):
         found = [text for text in texts if matched(text)]
@@ -81,6 +93,18 @@ def _other_kind(texts: list[str]) -> Complaint | None:
 
 def _has_number(text: str) -> bool:
     return NUMBER.fullmatch(text.strip(SIGNS)) is not None
+
+
+def _with_unit(texts: list[str]) -> Callable[[str], bool]:
+    """Whether a text is a number with the unit that most of these texts have."""
+    units = Counter(found["unit"] for found in map(WITH_UNIT.fullmatch, texts) if found)
+    unit = units.most_common(1)[0][0] if units else None
+
+    def matched(text: str) -> bool:
+        found = WITH_UNIT.fullmatch(text)
+        return found is not None and found["unit"] == unit
+
+    return matched
 
 
 def _number_of_date(_: list[str]) -> str:
@@ -99,6 +123,14 @@ def _number_of_text(texts: list[str]) -> str:
             return "Read the file with decimal=',' or thousands=','"
         column += ".str.replace(',', '')"
     return f"Give pandas.to_numeric({column}, errors='coerce')"
+
+
+def _number_before_unit(texts: list[str]) -> str:
+    column = "column"
+    if any("," in text for text in texts):
+        column += ".str.replace(',', '')"
+    found = rf"{column}.str.extract(r'([-+]?[\d.]+)')[0]"
+    return f"Give pandas.to_numeric({found}, errors='coerce')"
 
 
 def _number_of_time(texts: list[str]) -> str:

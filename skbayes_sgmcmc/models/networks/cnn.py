@@ -123,7 +123,10 @@ class CNN(Network):
 
     def module(self) -> nn.Sequential:
         """A torch module like the network of one draw, with torch's own random weights."""
-        layers = [nn.Conv2d(c.before, c.after, c.kernel, padding="same") for c in self.layers]
+        layers = [
+            nn.Conv2d(c.before, c.after, c.kernel, padding="same", dtype=torch.float32)
+            for c in self.layers
+        ]
         return nn.Sequential(*self._with_pools(layers), *self.top.module())
 
     def _with_pools(self, layers: Sequence[nn.Module]) -> list[nn.Module]:

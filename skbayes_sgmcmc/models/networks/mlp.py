@@ -97,7 +97,8 @@ class MLP(Network):
 
     def module(self) -> nn.Sequential:
         """A torch module like the network of one draw, with torch's own random weights."""
-        layers = [nn.Linear(before, after) for before, after in pairwise(self.units)]
+        # in the same precision whatever torch.set_default_dtype says
+        layers = [nn.Linear(*units, dtype=torch.float32) for units in pairwise(self.units)]
         return nn.Sequential(nn.Flatten(), *self._with_activations(layers))
 
     def _with_activations(self, layers: Iterable[nn.Module]) -> list[nn.Module]:
