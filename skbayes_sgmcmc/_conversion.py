@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ._exceptions import explained, listed, not_allowed
-from ._table_columns import column_names, is_missing, not_finite
+from ._table_columns import check_no_mask, column_names, is_missing, not_finite
 
 #: what to do with rows of several lengths, unless an estimator knows better
 EQUAL_ROWS = "Give rows of one length"
@@ -38,6 +38,7 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
     NumPy's own name neither the column nor the row. Errors with another cause stay as they are.
     """
     _check_no_dates(name, values)
+    check_no_mask(name, values)
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from ._arrays import Array
 from ._exceptions import NOT_ALLOWED, not_allowed
 from ._limits import LIMITS
-from ._table_columns import as_array, column_of, first_missing, is_missing, missing_value
+from ._table_columns import (
+    as_array,
+    check_no_mask,
+    column_of,
+    first_missing,
+    is_missing,
+    missing_value,
+)
 
 
 def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave the row out") -> Any:
@@ -20,6 +27,7 @@ def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave th
     ``where`` and ``remedy`` belong to the error of a missing label. What is no array of labels is
     returned as it is, for scikit-learn to refuse.
     """
+    check_no_mask(name, values)
     listed = isinstance(values, list | tuple)
     try:  # of a list with texts and NaN, NumPy would make texts only
         array = np.asarray(values, dtype=object) if listed else as_array(values)

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._arrays import Array
+from ._exceptions import not_allowed
 from ._limits import LIMITS
 
 
@@ -122,6 +123,19 @@ def missing_of(values: Array) -> Array:
     if values.dtype.kind in "fcmM":
         return np.isnan(values)
     return np.zeros(values.shape, dtype=bool)
+
+
+def check_no_mask(name: str, values: Any) -> None:
+    """Refuse masked values, whose masks conversions to arrays drop in silence."""
+    if not np.ma.is_masked(values):
+        return
+    row = int(np.flatnonzero(values.mask.reshape(len(values), -1).any(axis=1))[0])
+    axes = tuple(range(1, values.ndim))
+    masked = f"numpy.ma.getmaskarray({name})" + (f".any(axis={axes})" if axes else "")
+    raise not_allowed(
+        f"{name} is not allowed: the values of row {row} are masked. Leave such rows out of all "
+        f"arrays: their numbers are numpy.flatnonzero({masked})."
+    )
 
 
 def first_missing(values: Array) -> int | None:

@@ -6,6 +6,8 @@ do.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +21,7 @@ from torch.utils.data import TensorDataset
 
 import skbayes_sgmcmc
 from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
     BayesianGLMRegressor,
     BayesianICA,
     BayesianLogisticRegression,
@@ -172,6 +175,35 @@ def test_other_estimators_say_so_too(name):
     X = pd.DataFrame({"a": NUMBERS, "b": NUMBERS.astype("Int64").where(GAP)})
     with pytest.raises(ValueError, match="row 7 in column 'b' is missing"):
         getattr(skbayes_sgmcmc, name)().fit(X, NUMBERS)
+
+
+@pytest.mark.parametrize("masked", ["X", "y", "images", "weights"])
+def test_masked_values_are_refused(masked):
+    """Conversions to arrays drop the mask, and what is under it counted as a value."""
+    rng = np.random.default_rng(0)
+    X, y, weights = rng.standard_normal((40, 3)), np.arange(40) % 2, np.ones(40)
+    images = rng.standard_normal((40, 1, 4, 4))
+    of = {"X": X, "y": y, "images": images, "weights": weights}[masked]
+    given = np.ma.masked_array(
+        of, mask=np.arange(of.size).reshape(of.shape) // (of.size // 40) == 7
+    )
+    estimator = BayesianLogisticRegression(n_chains=1, n_draws=5, burn_in=5)
+    if masked == "images":
+        estimator = BayesianCNNClassifier(n_chains=1, n_draws=5, burn_in=5)
+
+    def fit(rows):
+        X_given = given if masked in ("X", "images") else X
+        y_given = given if masked == "y" else y
+        some = {"sample_weight": given[rows]} if masked == "weights" else {}
+        return estimator.fit(X_given[rows], y_given[rows], **some)
+
+    name = {"images": "X", "weights": "sample_weight"}.get(masked, masked)
+    with pytest.raises(
+        ValueError, match=f"{name} is not allowed: the values of row 7 are"
+    ) as error:
+        fit(slice(None))
+    code = re.search(r"their numbers are (.*)\.$", str(error.value))[1]
+    fit(np.delete(np.arange(40), eval(code, {"numpy": np, name: given})))
 
 
 @cases(

@@ -53,6 +53,12 @@ def test_errors_in_a_density_are_explained(density, message):
         short(density, 2)
 
 
+def test_more_parameters_than_memory_holds_are_refused():
+    """The process ended without a message where the system promises memory that it has not."""
+    with pytest.raises(ValueError, match="n_parameters=10000000000000 is not .* GiB are free"):
+        sample(lambda theta: -0.5 * (theta**2).sum(1), 10**13)
+
+
 def test_what_belongs_to_models_or_functions_alone_is_refused():
     """Rows of a function changed the unit of its steps; a gradient of a model was not used."""
     rows = Data({"x": torch.zeros(9, 1)}, 9)

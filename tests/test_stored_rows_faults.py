@@ -157,3 +157,13 @@ def test_checkpoints_know_the_rows(tmp_path):
     digests = [fingerprint(design) for design in designs]
     assert digests[0] == digests[1] and digests[2] == digests[3]
     assert len({digests[0], digests[2], *digests[4:]}) == 4
+
+
+def test_an_unknown_number_of_rows_is_refused():
+    """Dask does not count rows that are chosen by their values."""
+    array = pytest.importorskip("dask.array")
+    X = array.from_array(np.random.default_rng(0).standard_normal((40, 2)), chunks=10)
+    clf, chosen = BayesianLogisticRegression(n_draws=5, burn_in=5), X[X[:, 0] > -9.0]
+    with pytest.raises(ValueError, match="unknown number of rows .* give X.compute_chunk_sizes()"):
+        clf.fit(chosen, np.arange(40) % 2)
+    clf.fit(chosen.compute_chunk_sizes(), np.arange(40) % 2)

@@ -9,10 +9,12 @@ import numpy as np
 
 from .._arrays import Array
 from .._exceptions import not_allowed
+from .._table_columns import check_no_mask
 
 
 def flat_rows(X: Any) -> Array:
     """Rows of any shape as rows of numbers, of their own size even if there is no row."""
+    check_no_mask("X", X)
     array = np.asarray(X)
     return array.reshape(len(array), math.prod(array.shape[1:]))
 

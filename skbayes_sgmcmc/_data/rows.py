@@ -66,6 +66,11 @@ class StoredRows:
         #: type of the rows as they are read: whole numbers are read as float64
         self.dtype = table.dtype if table.dtype in FLOATS else np.dtype(np.float64)
         n_rows, n_columns = table.shape
+        if isinstance(n_rows, float):  # NaN, after a choice of rows by their values
+            raise not_allowed(
+                "X of an unknown number of rows is not allowed: give X.compute_chunk_sizes() of "
+                "dask."
+            )
         self.shape = (
             n_rows if numbers is None else len(numbers),
             n_columns if columns is None else len(columns),

@@ -28,6 +28,16 @@ def check_network_memory(n_parameters: int, n_chains: int) -> None:
     )
 
 
+def check_density_memory(n_parameters: int, n_chains: int) -> None:
+    """Raise ``ValueError`` if the starts of a density of one's own will not fit into memory."""
+    # the least there is: one start of each chain, and all of them as an array, in float64
+    _check_fits(
+        n_parameters * n_chains * 16,
+        f"n_parameters={n_parameters} is not allowed here: the starts of {n_chains} chains need",
+        "give fewer parameters or chains.",
+    )
+
+
 def _check_fits(needed: float, what: str, remedy: str) -> None:
     """``what`` ends before the size, in bytes, that is needed."""
     free = free_memory()

@@ -25,6 +25,7 @@ from ..samplers import Sampler
 from ..schedules import MixingDistance, Schedule
 from .devices import run_device
 from .jobs import given_starts
+from .memory import check_density_memory
 from .problem import Problem
 from .run import Run, draw
 from .settings import Settings
@@ -185,6 +186,7 @@ def sample(
         model = target
     else:
         model = DensityModel(target, check_int("n_parameters", n_parameters), gradient_of_potential)
+        check_density_memory(model.n_parameters, settings.n_chains)
     rows = Data({}, 1) if data is None else data
     where, precision = run_device(settings, model, rows.n_rows)
     if isinstance(model, DensityModel):

@@ -16,7 +16,14 @@ from .._data.rows import StoredRows, is_stored
 from .._exceptions import not_allowed
 from .._labels import label_array
 from .._limits import LIMITS
-from .._table_columns import as_table, by_name, column_names, is_table, not_finite
+from .._table_columns import (
+    as_table,
+    by_name,
+    check_no_mask,
+    column_names,
+    is_table,
+    not_finite,
+)
 from .._validation import (
     check_array,
     check_magnitude,
@@ -96,6 +103,7 @@ def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[A
         validate_data(estimator, head, reset=reset, skip_check_array=True)
         rows = with_codes(estimator, _table(X), reset=reset, more=more, head=head)
         return with_numbers(estimator, rows, reset=reset, head=head)[0], True
+    check_no_mask("X", X)
     X = as_table(_table(X))
     if is_table(X):
         names = column_names(X, 0)
