@@ -6,9 +6,11 @@ at most where features are of order one.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import logging
+import os
 import sys
 import warnings
 
@@ -319,6 +321,16 @@ def test_other_steps_are_refused_with_the_two_lines_to_write(step):
 # what is refused ----------------------------------------------------------------------------------
 
 
+def test_onnx_of_classes_that_are_dates(tmp_path):
+    """They were a TypeError of json."""
+    pytest.importorskip("onnxscript")
+    onnx = pytest.importorskip("onnx")
+    clf = logistic().fit(X, np.array(["2024-01-30", "2024-02-01"], "M8[D]")[y % 2])
+    to_onnx(clf, tmp_path / "a.onnx", n_draws=2)
+    (classes,) = onnx.load(tmp_path / "a.onnx").metadata_props
+    assert json.loads(classes.value) == ["2024-01-30", "2024-02-01"]
+
+
 @pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
 def test_refused(fitted, student, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"estimator=LogisticRegression\(\) is not allowed"):
@@ -334,6 +346,17 @@ def test_refused(fitted, student, tmp_path, monkeypatch):
         to_torch(student, n_draws=2)
     with pytest.raises(ValueError, match=r"path='.*none/a.onnx' is not allowed: its folder"):
         to_onnx(fitted, tmp_path / "none" / "a.onnx")
+    with pytest.raises(ValueError, match="is not allowed: it is a folder; give the name of a file"):
+        to_onnx(fitted, tmp_path)
+    with pytest.raises(ValueError, match="path=3 is not allowed: give the name of a file"):
+        to_onnx(fitted, 3)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="a.onnx' could not be writt"):
+        patch.setattr(os, "replace", full)
+        to_onnx(fitted, tmp_path / "a.onnx")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r"install the extra 'skbayes-sgmcmc\[onnx\]'"):
         to_onnx(fitted, tmp_path / "a.onnx")

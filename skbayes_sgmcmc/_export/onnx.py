@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.base import is_classifier
 
-from .._exceptions import extra, not_allowed
+from .._exceptions import explained, extra, not_allowed
 from .._pipelines import parts, scaling
 from .._validation import check_is_fitted
 
@@ -148,11 +148,7 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     >>> bool(np.allclose(p, clf.predict_proba(X), atol=1e-5))
     True
     """
-    path = Path(path)
-    if not path.absolute().parent.is_dir():
-        raise not_allowed(
-            f"path={str(path)!r} is not allowed: its folder does not exist; give an existing one."
-        )
+    path = _checked(path)
     with extra("onnx", "to_onnx needs onnx and onnxscript"):
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -169,12 +165,33 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
     if classifier:
         several, known = isinstance(last.classes_, list), last.classes_
         listed = [each.tolist() for each in known] if several else known.tolist()
-        program.model.metadata_props["classes"] = json.dumps(listed)
-    # beside the file and then moved there: readers never see half of it
-    with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
-        program.save(Path(folder) / path.name)
-        for part in sorted(Path(folder).iterdir(), reverse=True):  # the model after its data
-            os.replace(part, path.absolute().parent / part.name)
+        program.model.metadata_props["classes"] = json.dumps(listed, default=str)  # of dates
+    try:  # beside the file and then moved there: readers never see half of it
+        with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
+            program.save(Path(folder) / path.name)
+            for part in sorted(Path(folder).iterdir(), reverse=True):  # the model after its data
+                os.replace(part, path.absolute().parent / part.name)
+    except OSError as error:  # a full disk, a folder of someone else
+        raise explained(
+            OSError(
+                error.errno,
+                f"path={str(path)!r} could not be written ({error.strerror}): make room, give a "
+                "file in another folder, or a smaller n_draws",
+            )
+        ) from error
+
+
+def _checked(path: Any) -> Path:
+    """The path, if it is one of a file in a folder that exists."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise not_allowed(f"path={path!r} is not allowed: give the name of a file.")
+    refused = f"path={os.fspath(path)!r} is not allowed"
+    path = Path(path)
+    if path.is_dir():
+        raise not_allowed(f"{refused}: it is a folder; give the name of a file.")
+    if not path.absolute().parent.is_dir():
+        raise not_allowed(f"{refused}: its folder does not exist; give an existing one.")
+    return path
 
 
 def _output_names(classes: Any) -> list[str]:
