@@ -142,6 +142,8 @@ def _not_numeric(name: str, values: Any) -> str | None:
     table = np.asarray(values, dtype=object)
     if table.ndim == 0:
         give = "X.collect()" if hasattr(values, "collect_schema") else "an array of numbers"
+        if isinstance(values, dict):
+            give = f"pandas.DataFrame({name})"
         of_pyarrow = type(values).__module__.partition(".")[0] == "pyarrow"
         if name == "X" and (of_pyarrow or isinstance(values, str | os.PathLike)):
             give += ", or ParquetRows(path) for Parquet files"
@@ -151,6 +153,8 @@ def _not_numeric(name: str, values: Any) -> str | None:
     if table.ndim == 1:
         found = _first_no_number(table)
         other = OTHER_THAN_NUMBERS.get(name, "")
+        if name == "X" and isinstance(table[0], dict | tuple):  # records, as of files or databases
+            other = "; pandas.DataFrame(X) is a table of such rows"
         if name == "X" and hasattr(values, "to_frame"):  # a column, or a row, of a table
             other += ". A table of one column is table[['name']], and of one row "
             other += "table[[0]]" if _of_polars(values) else "table.iloc[[0]]"

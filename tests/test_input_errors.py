@@ -89,10 +89,13 @@ def test_predictions_name_such_columns_too():
         (FRAME[["city"]].assign(many=1.0, **dict.fromkeys("abcd", "x")), "'b' and 2 more are not"),
         (["a text", "another"], r"item 0 has 'a text'\. Give numbers; CountVectorizer"),
         ("rows.csv", "X='rows.csv' is not allowed: give an array of numbers"),
+        ({"a": [1.0, 2.0]}, r"X=.* is not allowed: give pandas.DataFrame\(X\)"),
+        ([{"a": 1.0}, {"a": 2.0}], r"; pandas.DataFrame\(X\) is a table of such rows"),
+        (np.zeros(4, dtype=[("a", "f8"), ("b", "f8")]), r"; pandas.DataFrame\(X\) is a table"),
     ],
 )
 def test_arrays_and_lists_of_text(X, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         BayesianLogisticRegression(categorical_features=None).fit(X, CLASSES[: len(X)])
 
 

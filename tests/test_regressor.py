@@ -338,6 +338,14 @@ def test_bad_targets(data):
         small().fit(X, y[:-1])
     with pytest.raises(ValueError):
         small().fit(X, np.full(60, "text"))
+    reg, gap, third = small().fit(X, y), y.copy(), np.arange(60) == 3
+    gap[3] = np.nan
+    with pytest.raises(ValueError, match="^Input y contains NaN: the value of row 3 .* is missing"):
+        reg.score(X, gap)
+    with pytest.raises(ValueError, match="^y is not allowed: the values of row 3 are masked"):
+        reg.score(X, np.ma.masked_invalid(gap))
+    with pytest.raises(ValueError, match="^sample_weight is not allowed: the values of row 3"):
+        reg.score(X, y, np.ma.masked_array(np.ones(60), mask=third))
 
 
 def test_a_stream(data):

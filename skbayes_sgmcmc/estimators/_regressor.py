@@ -29,6 +29,7 @@ from .._validation import (
 from ._base import SGMCMCEstimator
 from ._likelihoods import FEWEST_FOR_OWN_NOISE, OF_NETWORKS, Choice, Family
 from ._log_joint import log_joint
+from ._score import score
 from ._sense import check_regression
 from ._tables import validate_numbers, weighted
 
@@ -95,6 +96,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return self
 
     log_joint = log_joint
+    score = score
 
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
