@@ -282,6 +282,10 @@ def test_sources(path, folder, monkeypatch):
             ValueError, match="source=.* is not allowed: .*(Parquet|path of a file)"
         ):
             ParquetRows(other)
+    with pytest.raises(ValueError, match=r"give pyarrow.dataset.dataset\('file:.*'parquet'\)"):
+        ParquetRows(f"file://{path}")
+    there = dataset.dataset(f"file://{path}", format="parquet")
+    np.testing.assert_array_equal(ParquetRows(there, NAMES)[:], X)
     filtered = given.filter(dataset.field("a") > 0.0)
     with pytest.raises(ValueError, match="it has a filter"):
         ParquetRows(filtered)
@@ -290,6 +294,17 @@ def test_sources(path, folder, monkeypatch):
     for columns, expected in ("ab", r"give a list, \['ab'\]"), (["a", "a"], "2 columns 'a'"):
         with pytest.raises(ValueError, match=expected):
             ParquetRows(path, columns)
+
+
+@pytest.mark.parametrize("name", [None, "id"])
+def test_the_index_of_a_frame_is_no_feature(name, tmp_path):
+    """pandas writes one that is not 0, 1, ... as a column, which became a feature in silence."""
+    pandas = pytest.importorskip("pandas")
+    index = pandas.Index(np.arange(60)[::-1], name=name)
+    pandas.DataFrame(X[:60], index, NAMES).to_parquet(tmp_path / "x.parquet")
+    rows = ParquetRows(tmp_path / "x.parquet")
+    assert rows.columns == tuple(NAMES)
+    np.testing.assert_array_equal(rows.column(name or "__index_level_0__"), index)
 
 
 def test_models_that_read_all_rows_take_files(path):
@@ -307,8 +322,10 @@ def test_other_libraries_are_told_what_to_take(path):
     rows = ParquetRows(path, NAMES)
     with pytest.raises(TypeError, match=r"Give X\[:\], an array, or a table"):
         make_pipeline(StandardScaler(), BayesianLogisticRegression()).fit(rows, Y)
-    with pytest.raises(IndexError, match=r"searches and splits do, give X\[:\]"):
+    with pytest.raises(TypeError, match=r"searches and splits do, give X\[:\]"):
         train_test_split(rows, Y)
+    with pytest.raises(TypeError, match=r"give X\[start:stop\]"):  # not an empty list
+        list(rows)
     with pytest.raises(ValueError, match=r"X='.*' is not allowed: .* or ParquetRows\(path\)"):
         BayesianLogisticRegression().fit(str(path), Y)
 

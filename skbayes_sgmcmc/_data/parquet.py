@@ -38,7 +38,8 @@ class ParquetRows:
         A file, a folder of files, several files, or a dataset of Parquet files of pyarrow. A folder
         with folders such as ``year=2024`` has a column ``year``.
     columns : sequence of str or None, default=None
-        Names of the columns, in the order that they have in X. None: all columns.
+        Names of the columns, in the order that they have in X. None: all columns, but not the index
+        of a DataFrame that pandas has written.
 
     Attributes
     ----------
@@ -94,7 +95,7 @@ class ParquetRows:
         dataset = _dataset(source)
         self._files = _files(source, dataset)
         known = dataset.schema.names
-        self.columns = tuple(known) if self._given[1] is None else self._given[1]
+        self.columns = _features(dataset.schema) if self._given[1] is None else self._given[1]
         unknown = [name for name in self.columns if name not in known]
         if unknown or not self.columns:
             named = _short(source)
@@ -149,8 +150,10 @@ class ParquetRows:
         """Consecutive rows, as an array of shape (rows, columns)."""
         start, stop, step = rows.indices(len(self)) if isinstance(rows, slice) else (0, 0, 0)
         if step != 1:
+            # an IndexError for X[0] would end loops over the rows, as if there were none
+            kind = IndexError if isinstance(rows, slice) else TypeError
             raise explained(
-                IndexError(
+                kind(
                     "rows are read in their order: give X[start:stop]. To choose rows, as searches "
                     "and splits do, give X[:], an array, or a table such as "
                     f"pandas.read_parquet(path, columns={list(self.columns)})."
@@ -282,7 +285,14 @@ def _source(source: Any) -> Any:
             f"source={_short(source)} is not allowed: give the path of a file, several paths, or a "
             "dataset of pyarrow."
         )
-    paths = [os.path.abspath(os.fsdecode(path)) for path in paths]
+    paths = [os.fsdecode(path) for path in paths]
+    for path in paths:
+        if "://" in path:
+            raise not_allowed(
+                f"source={path!r} is not allowed: give "
+                f"pyarrow.dataset.dataset({path!r}, format='parquet')."
+            )
+    paths = [os.path.abspath(path) for path in paths]
     for path in paths:
         if not os.path.exists(path):
             raise explained(
@@ -332,16 +342,26 @@ def _files(source: Any, dataset: Any) -> list[_File]:
     return found
 
 
+def _features(schema: Any) -> tuple[str, ...]:
+    """Names of all columns but those that pandas reads as the index of a DataFrame."""
+    of_index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return tuple(name for name in schema.names if name not in of_index)
+
+
 @contextmanager
 def _read(source: Any) -> Iterator[None]:
     """Explain errors of files that are not in the format."""
     try:
         yield
     except (OSError, ValueError) as error:
+        remedy = (
+            "Give Parquet files, and no others: a folder may hold other files, so give a list of "
+            "the paths."
+        )
+        if "duplicate" in str(error):
+            remedy = "Write the file with another name for each column."
         raise not_allowed(
-            f"source={_short(source)} is not allowed: {_reason(error)}. Give Parquet files, and no "
-            "others: a folder may hold other files, so give a list of the paths.",
-            UNREADABLE,
+            f"source={_short(source)} is not allowed: {_reason(error)}. {remedy}", UNREADABLE
         ) from error
 
 
