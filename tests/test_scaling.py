@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.scaling import (
@@ -80,6 +81,20 @@ def test_perceptrons_see_pixels_of_one_scale(estimator):
     assert abs(dense._inputs(X)[:, 0]).max() < 1.0
     apart = estimator(hidden_layer_sizes=4, standardize=False, **run).fit(X, y)
     np.testing.assert_array_equal(apart._inputs(X), X)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+def test_perceptrons_see_words_of_one_scale(make):
+    """One more of a rare word is as much as one more of a frequent one; a length is none."""
+    rng = np.random.default_rng(0)
+    words = rng.poisson(np.geomspace(0.01, 0.4, 30), (400, 30))
+    X = np.column_stack([words, rng.normal(9.0, 2.0, 400)])
+    fitted = BayesianMLPRegressor(hidden_layer_sizes=4, max_steps=24, **RUN).fit(make(X), X[:, -1])
+    step = [fitted._inputs(X + unit)[0] - fitted._inputs(X)[0] for unit in np.eye(31)]
+    of_words = np.diag(step)[:-1]
+    np.testing.assert_allclose(of_words, of_words[0], rtol=1e-6)
+    np.testing.assert_allclose(np.diag(step)[-1], 1.0 / X[:, -1].std(), rtol=1e-6)
+    np.testing.assert_allclose(of_words[0], words.var(0).mean() ** -0.5, rtol=1e-6)
 
 
 def test_medians_ignore_a_few_values_of_any_size():

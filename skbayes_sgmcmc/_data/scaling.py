@@ -164,11 +164,7 @@ def scale_of_effects(X: Any, weight: Array | None) -> Array:
     have the same unit, such as counts or weights of words and indicators: the root mean square of
     theirs. Otherwise the effect of a single word would be the larger, the rarer it is.
     """
-    if sp.issparse(X):
-        center, variance = mean_variance_axis(X, axis=0, weights=weight)
-        scale = np.where(variance > 0.0, np.sqrt(variance), 1.0)
-    else:
-        center, scale = (each.astype(np.float64) for each in center_and_scale(X, weight))
+    center, scale = (each.astype(np.float64) for each in center_and_scale(X, weight))
     share = _share_of_others(X, weight)
     size = np.hypot(center, scale) / np.sqrt(share.clip(np.finfo(float).tiny))
     rare = (share > 0.0) & (share < 0.5)

@@ -133,7 +133,8 @@ standardize : bool, default=True
     If True, the network sees features scaled to mean 0 and variance 1. Features of one unit,
     such as pixels or yes and no, are divided by one number: the root mean square of their
     standard deviations. They have one unit if all their values are among at most 256, and half
-    of the features have the smallest and the largest of them.
+    of the features have the smallest and the largest of them. So have at least ten features that
+    are mostly zero, with other values of one size, such as counts of words.
 augment : callable or None, default=None
     Data augmentation: ``augment(x, rng)`` returns randomly changed inputs of a minibatch, with
     the same shape, ``(..., *shape of a row)``, and device. See

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._data.scaling import shared_scale
+from .._data.scaling import scale_of_effects, shared_scale
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_sizes
 from ._network import NetworkEstimator
@@ -40,15 +40,17 @@ class Perceptron(NetworkEstimator):
 
     def _fit_inputs(self, X: Any, weight: Any) -> None:
         super()._fit_inputs(X, weight)
+        numbers = self._columns.numbers
         if not self.standardize:
             return
-        scale, numbers = self._x_scale, self._columns.numbers
-        if self._dense and numbers.all():
-            scale = shared_scale(X, scale)
-        elif self._dense and numbers.any():
-            scale[numbers] = shared_scale(X[:, numbers], scale[numbers])
         # divided by their own standard deviation, indicators of rare categories would be huge
-        self._x_scale = np.where(numbers, scale, 1.0).astype(scale.dtype)
+        scale = np.ones_like(self._x_scale)
+        if numbers.any():
+            some = X if numbers.all() else X[:, numbers]
+            scale[numbers] = scale_of_effects(some, weight)
+            if self._dense:
+                scale[numbers] = shared_scale(some, scale[numbers])
+        self._x_scale = scale
 
     def _set_attributes(self) -> None:
         super()._set_attributes()

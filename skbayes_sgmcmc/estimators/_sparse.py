@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._data.scaling import scale_of_effects
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import not_allowed, warn
 from .._limits import LIMITS
@@ -44,12 +43,9 @@ class SparsePerceptron(SelectorMixin, Perceptron):
     compress = compress
 
     def _fit_inputs(self, X: Any, weight: Any) -> None:
-        if not (self.standardize and sp.issparse(X)):
-            super()._fit_inputs(X, weight)
-            return
-        # not centred, so that zeros stay zeros
-        numbers, scale = self._columns.numbers, scale_of_effects(X, weight)
-        self._x_center, self._x_scale = np.zeros(1), np.where(numbers, scale, 1.0)
+        super()._fit_inputs(X, weight)
+        if sp.issparse(X):  # zeros stay zeros
+            self._x_center = np.zeros(1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
