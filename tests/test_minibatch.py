@@ -17,11 +17,12 @@ from skbayes_sgmcmc._data.chain_random import first_distinct, redrawn_distinct
 from skbayes_sgmcmc._data.datasets import DatasetRows
 from skbayes_sgmcmc._data.fields import Field
 from skbayes_sgmcmc._data.layout import Layout
-from skbayes_sgmcmc._data.minibatch import Data, Minibatches, SparseRows
+from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.stored_inputs import ScaledRows
 from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign
+from skbayes_sgmcmc.models._indicator_design import IndicatorDesign
 
 
 def rows_data(n_rows, **parameters):
@@ -320,14 +321,23 @@ def rows_of_a_dataset(x):
     return DatasetRows(Rows(), Layout.of(x), x.shape[1:])
 
 
+def with_constant(x, constant):
+    """The first column is dense, the second a constant and what rows add to it."""
+    rest = sp.csr_matrix(np.where(constant, x - constant, 0.0))
+    return IndicatorDesign(
+        torch.from_numpy(x[:, :1]), torch.tensor([0]), SparseDesign(rest, torch.float32, "cpu"),
+        torch.from_numpy(constant),
+    )  # fmt: skip
+
+
 FIELDS = {
     "tensor": torch.from_numpy,
-    "sparse": lambda x: SparseRows(sp.csr_matrix(x), torch.float32, "cpu"),
     "stored": lambda x: ScaledRows(StoredRows(x), 0.0, 1.0, (2,)).as_field(torch.float32, "cpu"),
     "dataset": lambda x: rows_of_a_dataset(x).as_field(torch.float32, "cpu"),
     "design": lambda x: DenseDesign(torch.from_numpy(x)),
     "stored design": lambda x: StoredDesign(StoredRows(x), torch.float32, "cpu", False),
     "sparse design": lambda x: SparseDesign(sp.csr_matrix(x), torch.float32, "cpu"),
+    "indicators": lambda x: with_constant(x, np.array([0.0, 4.0], dtype=np.float32)),
 }
 
 
@@ -342,7 +352,7 @@ def test_every_field_gives_the_same_rows(kind):
         return (found.dense() if hasattr(found, "dense") else found).numpy()
 
     def plain(batch):
-        return (batch if isinstance(batch, torch.Tensor) else batch.x).numpy()
+        return (batch if isinstance(batch, torch.Tensor) else batch.dense()).numpy()
 
     rows = np.array([7, 2, 2])
     np.testing.assert_array_equal(seen(data.select(rows).fields["x"]), x[rows])

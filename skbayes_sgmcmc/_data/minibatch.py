@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.utils import gen_batches
 from torch import Tensor
@@ -412,23 +411,11 @@ class Minibatches:
         return chosen.view(by_step.shape).unbind(0)
 
 
-class SparseRows(Field):
-    """Rows of a CSR matrix, which are converted to dense rows when a minibatch is gathered."""
-
-    def __init__(self, x: Any, dtype: torch.dtype, device: str):
-        super().__init__(x.shape, dtype, device)
-        self.x = x.tocsr()
-
-    def __getitem__(self, chosen: Any) -> Tensor:
-        return torch.from_numpy(self.x[chosen].toarray()).to(self.device, self.dtype)
-
-
 def input_rows(x: Any, dtype: torch.dtype, device: str) -> Any:
-    """A field of inputs: dense, CSR, or rows that are fetched by minibatch."""
+    """A field of inputs: a dense tensor, or rows that are fetched by minibatch."""
     if hasattr(x, "as_field"):
         return x.as_field(dtype, device)
-    if sp.issparse(x):
-        return SparseRows(x, dtype, device)
+    x = x.toarray() if hasattr(x, "toarray") else x
     return torch.from_numpy(np.ascontiguousarray(x)).to(device, dtype)
 
 

@@ -22,7 +22,7 @@ from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
-from .._indicator_design import ShiftedRows, indicator_design, sparse_design
+from .._indicator_design import indicator_design, sparse_design
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
 from ..likelihoods import Likelihood
@@ -160,7 +160,7 @@ class NetworkModel(Model):
         plain = self._passes is self.network and self.augment is None
         if plain and self.network.takes(x, device):
             return sparse_design(x, dtype)
-        rows = input_rows(x.toarray() if isinstance(x, ShiftedRows) else x, dtype, device)
+        rows = input_rows(x, dtype, device)
         if device == "cpu" and "perceptron" in self.kernels and isinstance(rows, Tensor):
             return indicator_design(rows) or rows
         return rows
