@@ -46,6 +46,8 @@ class Limits:
     #: most numbers of a block in any loop over rows, draws or coordinates: 8 MB. Predictions and
     #: sds of 20,000 rows take as long with twice as many
     block_numbers: int = 2**20
+    #: most parameters of all draws that predict at once: 64 MB in single precision
+    drawn_numbers: int = 2**24
     #: numbers that fit the second-level cache of a core: random numbers of the chunk of a chain,
     #: minibatches of all chains that are gathered at once, slopes at nodes of a quadrature, the
     #: topics of words

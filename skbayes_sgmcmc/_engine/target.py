@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
@@ -30,6 +31,7 @@ from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data, Minibatches
 from .._draws.storage import decode, dtype_name
 from .._exceptions import not_allowed
+from .._limits import LIMITS
 from .._metric import State
 from .._validation import check_choice
 from ..models._design_batches import Product
@@ -277,10 +279,13 @@ class Target:
 
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
-        positions = torch.from_numpy(decode(theta)).to(self.like)
-        rows = self.mean_of_rows(self.model.log_lik, positions, most)
-        found = self.model.log_prior(positions) + rows * (self.data.scale * self.data.n_rows)
-        return np.asarray(found.cpu())
+        found = []
+        for some in gen_batches(len(theta), max(1, LIMITS.block_numbers // theta.shape[1])):
+            positions = torch.from_numpy(decode(theta[some])).to(self.like)
+            rows = self.mean_of_rows(self.model.log_lik, positions, most)
+            log_p = self.model.log_prior(positions) + rows * (self.data.scale * self.data.n_rows)
+            found.append(log_p.cpu().numpy())
+        return np.concatenate(found)
 
     def mean_of_rows(
         self, log_lik: Callable[[Tensor, Batch], Tensor], theta: Tensor, most: int

@@ -22,6 +22,7 @@ from scipy.special import gammaincinv, ndtri
 from torch import Tensor
 
 from .._arrays import Array
+from .._limits import LIMITS
 from .._sklearn import BaseEstimator
 from .._validation import BOUNDS, check_choice, check_real, check_scale
 
@@ -166,7 +167,9 @@ class LearnedScale(BaseEstimator):
             t = torch.linspace(-6.0, 6.0, 201, dtype=squares.dtype, device=squares.device)
             x = mode[:, None] + width[:, None] * torch.sinh(t)
             weight = width[:, None] * torch.cosh(t) * (t[1] - t[0])
-        return torch.logsumexp(log_integrand(x) + torch.log(weight), 1)
+        some = max(1, LIMITS.block_numbers // squares.numel())  # nodes at once, of many groups
+        found = torch.cat([log_integrand(part) for part in x.split(some, 1)], 1)
+        return torch.logsumexp(found + torch.log(weight), 1)
 
     def _mode(self, squares: Tensor, counts: Tensor, typical: float) -> tuple[Tensor, Tensor]:
         """Mode of log b, found by bisection, and one over the root of the curvature there."""

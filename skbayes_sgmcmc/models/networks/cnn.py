@@ -97,7 +97,7 @@ class CNN(Network):
         if not self._in_groups(n_rows):
             return 1
         widest = max((math.prod(layer.sides) * layer.after for layer in self.layers), default=1)
-        return draws_that_fit(n_rows, widest)
+        return draws_that_fit(self, n_rows, widest)
 
     def forward(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Any]:
         h, tapes = self._convolutions(theta, x, record=True)

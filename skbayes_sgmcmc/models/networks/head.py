@@ -175,7 +175,7 @@ class LinearHead(Network):
             bias[0].add_(delta.sum(1))
 
     def draws_at_once(self, n_rows: int) -> int:
-        return draws_that_fit(n_rows, self.head.n_outputs)
+        return draws_that_fit(self, n_rows, self.head.n_outputs)
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
         weight, *rest = draws.values()

@@ -88,7 +88,7 @@ class MLP(Network):
         return nn.functional.pad(x, (0, 1), value=1.0)
 
     def draws_at_once(self, n_rows: int) -> int:
-        return draws_that_fit(n_rows, max(self.units[1:]))
+        return draws_that_fit(self, n_rows, max(self.units[1:]))
 
     def stacked(self, draws: dict[str, Tensor]) -> nn.Module:
         numbers = range(1, len(self.units))

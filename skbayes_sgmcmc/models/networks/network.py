@@ -210,6 +210,7 @@ def _after_zero(f: Tensor) -> Tensor:
     return nn.functional.pad(f, (1, 0))
 
 
-def draws_that_fit(n_rows: int, widest: int) -> int:
-    """Largest number of draws with at most ``LIMITS.block_numbers`` outputs of the widest layer."""
-    return max(1, LIMITS.block_numbers // (n_rows * widest))
+def draws_that_fit(network: Network, n_rows: int, widest: int) -> int:
+    """Largest number of draws whose outputs of the widest layer, and parameters, are a block."""
+    of_parameters = LIMITS.drawn_numbers // max(1, sum(network.sizes))
+    return max(1, min(LIMITS.block_numbers // (n_rows * widest), of_parameters))
