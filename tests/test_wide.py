@@ -161,6 +161,7 @@ def test_networks_multiply_sparse_rows_as_they_are(monkeypatch, kind, settings, 
     logits = CSRBatch.logits
     monkeypatch.setattr(CSRBatch, "logits", lambda *rows: products.append(1) or logits(*rows))
     for rows in (X.toarray(), X):
+        products.clear()
         model = kind(**({"batch_size": 20} | given)).fit(rows, y, sample_weight=weight)
         found.append(model.posterior_["weight_1"])
     assert products
