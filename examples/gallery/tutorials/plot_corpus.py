@@ -91,8 +91,8 @@ n_topics = sizes[int(np.argmin(scores))]
 lda = LatentDirichletAllocation(n_topics, **short).fit(X)
 shares = lda.transform(X)
 for k in np.argsort(-shares.sum(axis=0))[:8]:
-    first = names[np.argsort(-shares[:, k])[:3]]
-    print(f"{', '.join(lda.top_words(5, words)[k]):52} {', '.join(first)}")
+    first = names[np.argsort(-shares[:, k])[:2]]
+    print(f"{', '.join(lda.top_words(4, words)[k]):44} {', '.join(first)}")
 
 # %%
 # The decision: what to read next
