@@ -265,6 +265,57 @@ def test_categories_of_single_rows_count_together():
     assert noise == pytest.approx(1.0, abs=0.2)  # the truth
 
 
+ENCODED_RELATED = ["a", "b", "b missing", "own", "one", "city=Oslo", "city=Rome"]
+
+
+def related(n=2000):
+    """Columns a, and b near 3 a + 1 with gaps; one of its own kind, a constant, and a category."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(5.0, 2.0, n)
+    b = 3.0 * a + 1.0 + 0.3 * rng.normal(size=n)
+    X = pd.DataFrame({"a": a, "b": b, "own": rng.normal(size=n), "one": 1.0})
+    return X.assign(city=rng.choice(["Oslo", "Rome"], n)), rng.random(n) < 0.3
+
+
+def test_gaps_become_conditional_means():
+    """Those of the regression on the columns that are there, of the rows that have all numbers."""
+    X, gaps = related()
+    given = X.assign(b=X["b"].mask(gaps))
+    reg = BayesianGLMRegressor(**TINY).fit(given, X["own"])
+    rows = pd.DataFrame(reg._validate_x(given), columns=ENCODED_RELATED)
+    assert (rows["b missing"] == gaps).all()
+    assert (rows["b"] == given["b"])[~gaps].all()
+    slope, start = np.polyfit(X["a"][~gaps], X["b"][~gaps], 1)
+    of_a = (slope * X["a"] + start).clip(given["b"].min(), given["b"].max())
+    # of an sd of 6: shrinking takes 0.25% of the slope, and EM ends at changes of 0.1%
+    np.testing.assert_allclose(rows["b"][gaps], of_a[gaps], atol=0.2)
+
+
+def test_gaps_of_later_rows():
+    """Nothing there: means. Far numbers: no value beyond those of the fit. A second gap: both."""
+    X, gaps = related()
+    reg = BayesianGLMRegressor(**TINY).fit(X.assign(b=X["b"].mask(gaps)), X["own"])
+    new = X.iloc[:4].copy()
+    new.loc[0, ["a", "b", "own", "one"]] = np.nan
+    new.loc[1, ["a", "b"]] = [1e6, np.nan]
+    new.loc[2, ["a", "b"]] = [np.nan, 16.0]
+    new.loc[3, "one"] = np.nan
+    rows = pd.DataFrame(reg._validate_x(new), columns=ENCODED_RELATED)
+    assert rows["a"][0] == pytest.approx(X["a"].mean(), abs=0.01)
+    assert rows["b"][0] == pytest.approx(3.0 * X["a"].mean() + 1.0, abs=0.1)
+    assert rows["b"][1] == X["b"][~gaps].max()
+    assert rows["a"][2] == pytest.approx(5.0, abs=0.1)
+    assert rows["one"][[0, 3]].tolist() == [1.0, 1.0]
+    assert np.isfinite(reg.predict(new)).all()
+
+
+def test_gaps_of_a_single_column_are_its_mean():
+    X, gaps = related()
+    given = pd.DataFrame({"b": X["b"].mask(gaps), "city": X["city"]})
+    rows = BayesianGLMRegressor(**TINY).fit(given, X["own"])._validate_x(given)
+    np.testing.assert_allclose(rows[gaps, 0], given["b"].mean())
+
+
 def test_gaps_that_the_fit_has_not_seen_are_means():
     X = pd.DataFrame({"age": AGE, "rooms": ROOMS})
     reg = BayesianGLMRegressor(**TINY).fit(X, REAL)

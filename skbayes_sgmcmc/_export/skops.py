@@ -20,6 +20,7 @@ STATE = (
     "_engine.streams.Memory",
     "estimators._encoding.Categories",
     "estimators._encoding.Encoding",
+    "estimators._gaps.NormalNumbers",
     "estimators._encoding.Numbers",
     "estimators._groups.Grouping",
     "models._past.PastMean",

@@ -24,6 +24,7 @@ from .._table_columns import (
     missing_of,
     missing_value,
 )
+from ._gaps import NormalNumbers
 from ._texts import Complaint, complaint_of, warn_of_texts
 
 #: fewest columns of encoded rows that are sparse, and the largest share of numbers that are not
@@ -149,6 +150,8 @@ class Encoding:
 
     #: one for each column of X; () for arrays, which stay as they are
     columns: tuple[Numbers | Categories, ...] = ()
+    #: what fills gaps in features that are numbers, if there were some; None: their means
+    normal: NormalNumbers | None = None
 
     @property
     def plain(self) -> bool:
@@ -188,10 +191,21 @@ class Encoding:
         parts: list[Any] = [
             column.encoded(labels[j], column_of(X, j)) for j, column in enumerate(self.columns)
         ]
+        self._fill(X, labels, parts)
         width = sum(each.width for each in self.columns)
         if width >= SPARSE_WIDTH and len(self.columns) < SPARSE_SHARE * width:
             return sp.hstack([sp.csr_matrix(part) for part in parts], format="csr")
         return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
+
+    def _fill(self, X: Any, labels: Sequence[str], parts: list[Any]) -> None:
+        """Put conditional means in the place of gaps."""
+        if self.normal is None:
+            return
+        places = self.normal.places
+        values = np.column_stack([numbers_of(labels[j], column_of(X, j)) for j in places])
+        if np.isnan(values).any():
+            for j, filled in zip(places, self.normal.filled(values).T, strict=True):
+                parts[j][:, 0] = filled
 
     def decoded(self, X: Any) -> Any:
         """Encoded rows with the columns that the user gave."""
@@ -246,16 +260,19 @@ def learned(
         named_bad = {labels[j]: each for j, each in bad.items()}
         refuse_columns(named_bad, "Name what holds categories in categorical_features")
     named, complaints = not isinstance(chosen, str), dict[str, Complaint]()
-    encoding = Encoding(
-        tuple(
-            Categories.learned(label, column_of(X, j), complaints, named=named)
-            if j in categories
-            else Numbers.learned(label, column_of(X, j))
-            for j, label in enumerate(labels)
-        )
+    kinds = tuple(
+        Categories.learned(label, column_of(X, j), complaints, named=named)
+        if j in categories
+        else Numbers.learned(label, column_of(X, j))
+        for j, label in enumerate(labels)
     )
     warn_of_texts(complaints)
-    return encoding
+    numbers = [j for j in columns if j not in special]
+    normal = None
+    if any(isinstance(each, Numbers) and each.gaps for each in (kinds[j] for j in numbers)):
+        values = [numbers_of(labels[j], column_of(X, j)) for j in numbers]
+        normal = NormalNumbers.learned(numbers, np.column_stack(values))
+    return Encoding(kinds, normal)
 
 
 def check_categorical_features(name: str, value: Any) -> None:
