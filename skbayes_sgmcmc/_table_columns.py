@@ -126,7 +126,7 @@ def missing_of(values: Array) -> Array:
 
 
 def check_no_mask(name: str, values: Any) -> None:
-    """Refuse masked values, whose masks conversions to arrays drop in silence."""
+    """Refuse masked values: conversions to arrays drop masks in silence."""
     if not np.ma.is_masked(values):
         return
     row = int(np.flatnonzero(values.mask.reshape(len(values), -1).any(axis=1))[0])

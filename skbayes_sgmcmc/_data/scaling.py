@@ -157,14 +157,18 @@ def shared_scale(X: Array, scale: Array) -> Array:
     return np.where(varies, common.astype(scale.dtype), scale)
 
 
-def scale_of_effects(X: Any, weight: Array | None) -> Array:
+def scale_of_effects(
+    X: Any, weight: Array | None, moments: tuple[Array, Array] | None = None
+) -> Array:
     """The scale of every feature for priors of its effect; 1 for constants.
 
     It is the standard deviation, but one for all if there are many that are zero in most rows and
     have the same unit, such as counts or weights of words and indicators: the root mean square of
-    theirs. Otherwise the effect of a single word would be the larger, the rarer it is.
+    theirs. Otherwise the effect of a single word would be the larger, the rarer it is. ``moments``
+    are the features' centres and scales, if they are known.
     """
-    center, scale = (each.astype(np.float64) for each in center_and_scale(X, weight))
+    moments = center_and_scale(X, weight) if moments is None else moments
+    center, scale = (each.astype(np.float64) for each in moments)
     share = _share_of_others(X, weight)
     size = np.hypot(center, scale) / np.sqrt(share.clip(np.finfo(float).tiny))
     rare = (share > 0.0) & (share < 0.5)

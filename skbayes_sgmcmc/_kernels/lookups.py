@@ -1,4 +1,4 @@
-"""A first layer whose weights are looked up, for rows that hold few numbers of their own.
+"""A first layer that looks up its weights, for rows that hold few numbers of their own.
 
 Most inputs have a constant value in most rows: indicators, or words. What a row adds to it is in a
 CSR matrix, and other inputs are dense. ``lookups`` are the matrix, the places of dense inputs, and
@@ -35,22 +35,28 @@ def usual_units(theta, lookups, n_out):
 
 
 @part
+def add_multiple(out, to, x, a, at, n):
+    """Add x a[at + j] to out[to + j], for j < n."""
+    whole = n - n % UNITS
+    for j in range(0, whole, UNITS):
+        add_scaled(out, to + j, x, a, at + j)
+    for j in range(whole, n):
+        out[to + j] += x * a[at + j]
+
+
+@part
 def add_looked_up(theta, csr, unit, rows, out):
     """Add what a chain's rows hold to ``out`` (units, ROWS)."""
     values, columns, starts, chosen, width = csr
     c, first, n = rows
     n_out = len(unit)
-    whole = n_out - n_out % UNITS
     for r in range(n):
         row = chosen[first + r]
         for o in range(n_out):
             unit[o] = ZERO
         for k in range(starts[row], starts[row + 1]):
             at, x = (columns[k] - c * width) * n_out, values[k]
-            for o in range(0, whole, UNITS):
-                add_scaled(unit, o, x, theta, at + o)
-            for o in range(whole, n_out):
-                unit[o] += x * theta[at + o]
+            add_multiple(unit, 0, x, theta, at, n_out)
         for o in range(n_out):
             out[o, r] += unit[o]
 
@@ -61,17 +67,13 @@ def add_looked_up_slopes(g, csr, unit, rows, slope):
     values, columns, starts, chosen, width = csr
     c, first, n = rows
     n_out = len(unit)
-    whole = n_out - n_out % UNITS
     for r in range(n):
         row = chosen[first + r]
         for o in range(n_out):
             unit[o] = g[o, r]
         for k in range(starts[row], starts[row + 1]):
             at, x = (columns[k] - c * width) * n_out, values[k]
-            for o in range(0, whole, UNITS):
-                add_scaled(slope, at + o, x, unit, o)
-            for o in range(whole, n_out):
-                slope[at + o] += x * unit[o]
+            add_multiple(slope, at, x, unit, 0, n_out)
 
 
 @inlined

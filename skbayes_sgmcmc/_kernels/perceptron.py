@@ -161,7 +161,7 @@ def add_gradient(theta, rows, images, lookups, slope, total):
     ``log_noise`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
     that depends on the row, it is the log of the typical sd, and ``share`` (chains,) the part of
     the outputs that depend on the row. ``images`` are the convolutions, if there are any; code for
-    none is compiled without them. The same holds for the ``lookups`` of a first layer, with which x
+    none is compiled without them. The same holds for the ``lookups`` of a first layer: x then
     has the dense inputs alone.
     """
     x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows

@@ -43,19 +43,17 @@ class NormalNumbers:
     @classmethod
     def learned(cls, places: Sequence[int], values: Array) -> Self | None:
         """The distribution of columns (rows, d) with gaps; None if it can say nothing."""
-        some = values[:: -(-len(values) // LIMITS.sampled_rows)]
-        d, there = values.shape[1], ~np.isnan(values)
-        if not 1 < d <= MOST_COLUMNS or there.all() or not np.isfinite(some[~np.isnan(some)]).all():
+        d = values.shape[1]
+        if not 1 < d <= MOST_COLUMNS:
             return None
-        filled = np.where(there, values, np.nan)
-        with np.errstate(all="ignore"):
-            units = np.stack([np.nanmean(filled, axis=0), np.nanstd(filled, axis=0)])
+        with np.errstate(all="ignore"):  # squares of large numbers may overflow
+            units = np.stack([np.nanmean(values, axis=0), np.nanstd(values, axis=0)])
             units[1, units[1] == 0.0] = 1.0
-            ends = np.stack([np.nanmin(filled, axis=0), np.nanmax(filled, axis=0)]) - units[0]
-            ends /= units[1]
-            found = cls([*places], units, ends, np.zeros(d), np.eye(d))
+            ends = np.stack([np.nanmin(values, axis=0), np.nanmax(values, axis=0)]) - units[0]
+            found = cls([*places], units, ends / units[1], np.zeros(d), np.eye(d))
+            some = found._standardised(values[:: -(-len(values) // LIMITS.sampled_rows)])
             for _ in range(ROUNDS):
-                before, found = found, found._next(found._standardised(some))
+                before, found = found, found._next(some)
                 if np.abs(found.covariance - before.covariance).max() < SETTLED:
                     break
         return found if np.isfinite(found.covariance).all() else None

@@ -40,14 +40,15 @@ class Perceptron(NetworkEstimator):
 
     def _fit_inputs(self, X: Any, weight: Any) -> None:
         super()._fit_inputs(X, weight)
-        numbers = self._columns.numbers
         if not self.standardize:
             return
+        numbers = self._columns.numbers
         # divided by their own standard deviation, indicators of rare categories would be huge
         scale = np.ones_like(self._x_scale)
         if numbers.any():
             some = X if numbers.all() else X[:, numbers]
-            scale[numbers] = scale_of_effects(some, weight)
+            moments = self._x_center[numbers], self._x_scale[numbers]
+            scale[numbers] = scale_of_effects(some, weight, moments)
             if self._dense:
                 scale[numbers] = shared_scale(some, scale[numbers])
         self._x_scale = scale

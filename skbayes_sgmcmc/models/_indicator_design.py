@@ -1,4 +1,4 @@
-"""Rows of which most columns mostly have one value, such as indicators of many categories."""
+"""Rows that mostly hold the same values, such as indicators of many categories."""
 
 from __future__ import annotations
 

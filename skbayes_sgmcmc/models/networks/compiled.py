@@ -105,7 +105,7 @@ class PerceptronGradient:
         )
 
     def lookups(self, batch: Batch) -> tuple[Any, ...] | None:
-        """What the kernels need of rows whose weights are looked up; None of dense ones."""
+        """What the kernels need to look up weights; None for dense rows."""
         x = batch.fields["x"]
         if not isinstance(x, IndicatorBatch):
             return None
