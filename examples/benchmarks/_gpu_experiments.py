@@ -77,7 +77,7 @@ def images(name, size, method, chains, args):
     return {
         "scores": {kind: [one[kind][0] for one in found] for kind in ("averaged", "last")},
         "wall": seconds,
-        "steps": lengths(options, len(X))[0] * options.epochs,
+        "steps": lengths(experiment, options, len(X))[0] * options.epochs,
         "size": label(size),
         "used": " ".join(model.compiled_),
     }

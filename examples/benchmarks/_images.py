@@ -34,7 +34,7 @@ from skbayes_sgmcmc import SamplingError, SamplingWarning
 from skbayes_sgmcmc.samplers import PSGLD, SGLD
 from skbayes_sgmcmc.schedules import BlockDecay
 
-BATCH, BURN_IN, THINNING, BLOCKS = 100, 300, 200, 5
+BATCH, BURN_IN = 100, 300
 AS_PUBLISHED = PSGLD(adapt="always", lag=False)
 COLD = "1/N"
 N_MEMBERS = 5
@@ -71,6 +71,10 @@ class Method:
     #: kinds of predictions that get a row, with what the row's title says of them
     kinds: tuple[tuple[str, str], ...] = (("averaged", ""),)
     dropout: float = 0.0
+    #: of how many parts with equal step sizes a run consists; None: of the experiment's
+    blocks: int | None = None
+    #: ``settings(size)`` returns further settings of the estimator
+    settings: Callable[[Any], dict] = lambda size: {}
 
 
 LAST_AND_AVERAGE = (("last", ", last"), ("averaged", ", averaged"))
@@ -120,6 +124,10 @@ class Experiment:
     epochs : int
     remarks : str
         What the page ends with, if its runs are those of the plan.
+    thinning : int
+        Steps between draws that are kept.
+    blocks : int
+        The step size is halved after every block of epochs.
     """
 
     name: str
@@ -134,6 +142,8 @@ class Experiment:
     epochs: int
     y_limits: tuple[float, float] | None = None
     remarks: str = ""
+    thinning: int = 200
+    blocks: int = 5
 
 
 def parse(experiment: Experiment, description: str | None) -> argparse.Namespace:
@@ -154,7 +164,7 @@ def parse(experiment: Experiment, description: str | None) -> argparse.Namespace
         1,
         numbers={"epochs": (experiment.epochs, 2), "subset": (None, 5000)},
         runs=experiment.name,
-        constants={"batch": BATCH, "burn_in": BURN_IN, "thinning": THINNING},
+        constants={"batch": BATCH, "burn_in": BURN_IN, "thinning": experiment.thinning},
         more=more,
     )
 
@@ -215,24 +225,24 @@ def score(y, p):
 # sampling -----------------------------------------------------------------------------------------
 
 
-def lengths(args, n_rows):
+def lengths(experiment, args, n_rows):
     """Steps of an epoch, burn-in, steps between draws and number of draws."""
     epoch = n_rows // BATCH
     n_steps = args.epochs * epoch
     burn_in = min(BURN_IN, n_steps // 2)
-    thinning = THINNING if args.epochs >= 20 else max(1, epoch // 10)
+    thinning = experiment.thinning if args.epochs >= 20 else max(1, epoch // 10)
     return epoch, burn_in, thinning, (n_steps - burn_in) // thinning
 
 
 def make_estimator(experiment, args, size, name, seed, n_rows):
     """The estimator of a method that samples, for one chain."""
     method = experiment.methods[name]
-    epoch, burn_in, thinning, n_draws = lengths(args, n_rows)
+    epoch, burn_in, thinning, n_draws = lengths(experiment, args, n_rows)
     checkpoint = args.checkpoints
     if checkpoint is not None:
         checkpoint.mkdir(parents=True, exist_ok=True)
         checkpoint = checkpoint / f"{run_name(args, size, name, seed)[0]}.npz"
-    block = max(1, args.epochs // experiment_blocks(experiment)) * epoch
+    block = epochs_of_block(experiment, args, method) * epoch
     return experiment.estimator(
         size,
         prior_scale=method.prior_variance**0.5,
@@ -250,6 +260,7 @@ def make_estimator(experiment, args, size, name, seed, n_rows):
         dtype="float32",
         random_state=seed,
         checkpoint=checkpoint,
+        **method.settings(size),
     )
 
 
@@ -317,9 +328,10 @@ def cnn_module(image_shape, channels):
     return module
 
 
-def experiment_blocks(experiment):
-    """The step size is halved every 20 of 100 epochs, and every 10 of 20."""
-    return BLOCKS if experiment.epochs == 100 else 2
+def epochs_of_block(experiment, args, method=None):
+    """Epochs after which the step size is halved."""
+    of_method = None if method is None else method.blocks
+    return max(1, args.epochs // (of_method or experiment.blocks))
 
 
 # Adam ---------------------------------------------------------------------------------------------
@@ -334,7 +346,7 @@ def train(experiment, args, size, name, seed, data):
     for member in range(1 if dropout else N_MEMBERS):
         torch.manual_seed(100 * seed + member)
         module = experiment.module(size, dropout).to(args.device)
-        halve_every = max(1, args.epochs // experiment_blocks(experiment))
+        halve_every = epochs_of_block(experiment, args)
         train_by_adam(module, x, labels, args.epochs, halve_every=halve_every)
         with torch.no_grad():
             parts = torch.from_numpy(X_test).to(args.device).split(1000)
@@ -405,7 +417,7 @@ def make_rows(experiment, size, scores, runs):
 
 def write(experiment, args, data):
     X, _, _, _ = data
-    _, burn_in, thinning, n_draws = lengths(args, len(X))
+    _, burn_in, thinning, n_draws = lengths(experiment, args, len(X))
     header = ["method", "runs", "error, %", "NLL", "ECE", "published, %", "last draw, %",
               "minutes"]  # fmt: skip
     tables, all_scores, figures = [], {}, []
@@ -418,7 +430,7 @@ def write(experiment, args, data):
         if any("curves" in run for of_method in runs.values() for run in of_method):
             name = f"{experiment.name}_{label(size)}" if figures else experiment.name
             figures.append(draw_figure(experiment, args, len(X), size, name))
-    block = max(1, args.epochs // experiment_blocks(experiment))
+    block = epochs_of_block(experiment, args)
     body = experiment.body.format(
         batch=BATCH, epochs=args.epochs, rows=f"{len(X):,}", burn_in=burn_in, thinning=thinning,
         n_draws=n_draws, block=f"{block} epochs" if block > 1 else "epoch",
@@ -457,7 +469,7 @@ def verdict(experiment, scores):
 
 
 def draw_figure(experiment, args, n_rows, size, name):
-    epoch, burn_in, thinning, n_draws = lengths(args, n_rows)
+    epoch, burn_in, thinning, n_draws = lengths(experiment, args, n_rows)
     epochs = (burn_in + thinning * np.arange(1, n_draws + 1)) / epoch
     figure, axes = new_figure(2, width=4.6, height=3.8)
     for key, method in experiment.methods.items():

@@ -38,6 +38,7 @@ EXPERIMENT = Experiment(
     plan=[([(200,)], ["psgld", "sgld", "rmsprop", "sgd"], 1)],
     published={},
     epochs=20,
+    blocks=2,
 )
 
 if __name__ == "__main__":
