@@ -21,7 +21,7 @@ theta, one = draw(2, 338), np.ones(2, np.float32)
 rows = (draw(1, 200, 1), draw(1, 200, 1), none, np.array([2]), np.ones((1, 200), np.float32),
         sizes, layers.RELU, perceptron.HETEROSCEDASTIC, one[:1], 0.001 * one[:1], one)
 slope = np.zeros_like(theta)
-perceptron.gradient(theta, rows, None, slope)
+perceptron.gradient(theta, rows, None, None, slope, np.zeros(2))
 print(hashlib.sha256(slope.tobytes()).hexdigest())
 """
 

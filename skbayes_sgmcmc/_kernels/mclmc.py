@@ -9,7 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from . import copy, jit, part
-from .perceptron import add_gradient
+from ._addresses import called
+from .perceptron import gradient
+
+add_gradient = called(gradient)
 
 #: smallest ``|g|`` by which a turn divides
 LEAST = np.finfo(np.float32).tiny
@@ -93,19 +96,19 @@ def adapted(ratio, trust, memory, trusted, least, most, growth):
 
 
 @jit
-def take(
-    theta, vectors, numbers, prior, rows, images, lookups, run, scheme, law, progress, xi, positions
-):
+def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress, xi, positions):
     """Take the steps of all chains, in place, and write theta after each of them to ``positions``.
 
-    ``vectors`` (chains, parameters) and ``numbers`` (chains,) are the sampler's state; those that
-    it does not have are empty. ``prior`` are the rates, (chains, parameters), and the constants of
-    the potential, (chains,). The ``rows``, ``images`` and ``lookups`` are those of gradients.
-    ``run`` has N, eta, the temperature, whether the steps are tuned, the energy error to aim at
-    last, and whether g and the energy are of this target already. The ``scheme`` has the turns, and
-    the drifts between them.
+    ``likelihood`` is the address of the gradient's code for arguments as those ``given``: theta,
+    its rows, images and lookups, the sampler's g, and room for sums. ``vectors`` (chains,
+    parameters) and ``numbers`` (chains,) are the rest of the sampler's state; those that it does
+    not have are empty. ``prior`` are the rates, (chains, parameters), and the constants of the
+    potential, (chains,). ``run`` has N, eta, the temperature, whether the steps are tuned, the
+    energy error to aim at last, and whether g and the energy are of this target already. The
+    ``scheme`` has the turns, and the drifts between them.
     """
-    u, g, mean, square = vectors
+    theta, _, _, _, g, total = given
+    u, mean, square = vectors
     energy, scale, trust, caution, steps, undone, errors, usual, length, k = numbers
     rates, constant = prior
     n, eta, temperature, tuning, last_aim, known = run
@@ -118,7 +121,7 @@ def take(
     unit = np.sqrt(eta * temperature * d / n)
     per_n = np.float32(1.0 / n)
     before, before_g, before_energy = np.empty_like(theta), np.empty_like(g), np.empty(n_chains)
-    epsilon, turned, total = np.empty(n_chains), np.empty(n_chains), np.empty(n_chains)
+    epsilon, turned = np.empty(n_chains), np.empty(n_chains)
     for t in range(len(progress)):
         aim = last_aim * first_error ** (1.0 - progress[t])
         for stage in range(len(turns)):
@@ -130,7 +133,7 @@ def take(
                             theta[c, i] += along * u[c, i]
                     energy[c] = constant[c] + potential(theta[c], rates[c], per_n, g[c])
                     total[c] = 0.0
-                add_gradient(theta, rows, images, lookups, g, total)
+                add_gradient(likelihood, given)
                 for c in range(n_chains):
                     energy[c] -= n * total[c]
             for c in range(n_chains):

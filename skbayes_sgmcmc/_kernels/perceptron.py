@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import copy, inlined, jit, part
+from . import copy, jit, part
 from .convolutions import convolve, pull_back, workspace
 from .layers import (
     EVERY,
@@ -34,13 +34,13 @@ LOG_ROOT_TWO_PI = np.float32(0.5 * np.log(2.0 * np.pi))
 
 
 @part
-def categorical(f, labels, sizes, weight, log_p, bits, g):
-    """Log probabilities of the classes of rows, and the slopes of -weight log p in f.
+def categorical(f, labels, sizes, k, weight, log_p, bits, g):
+    """Log probabilities of the classes of rows, and the slopes of -weight log p in k outputs f.
 
     Each target has its ``labels`` (ROWS,) and its number of classes, and the outputs f after those
     of the target before it.
     """
-    top, total = g[sizes.sum()], g[sizes.sum() + 1]
+    top, total = g[k], g[k + 1]
     for r in range(ROWS):
         log_p[r] = ZERO
     first = 0
@@ -122,7 +122,7 @@ def likelihood(f, y, labels, own, theta, at, weight, share, log_p, bits, g, slop
     """Log densities of a block of rows, and the slopes of -weight log p in its outputs f."""
     classes, k, kind, log_noise, floor = own
     if kind == CATEGORICAL:
-        categorical(f, labels, classes, weight, log_p, bits, g)
+        categorical(f, labels, classes, k, weight, log_p, bits, g)
     elif kind == GAUSSIAN:
         gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope)
     else:
@@ -151,8 +151,8 @@ def take_rows(x, start, out):
             out[i, r] = 0
 
 
-@inlined
-def add_gradient(theta, rows, images, lookups, slope, total):
+@jit
+def gradient(theta, rows, images, lookups, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
     ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
@@ -167,10 +167,13 @@ def add_gradient(theta, rows, images, lookups, slope, total):
     x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
     own = classes, k, kind, log_noise, floor
-    widest = sizes.max()
+    widest = k
+    for units in sizes:  # max would take longer to compile
+        widest = max(widest, units)
     if images is not None:
         memory = workspace(images[0], x.shape[2])
-        widest = max(widest, images[0][:, 2].max())
+        for shape in images[0]:
+            widest = max(widest, shape[2])
     begin = 0
     if lookups is not None:
         begin, looked_up = 1, usual_units(theta, lookups, sizes[1])
@@ -235,11 +238,3 @@ def add_gradient(theta, rows, images, lookups, slope, total):
                 pull_back_rows(g, lookups, looked_up, these, h[0], slope[c])
     if lookups is not None:
         pull_back_constant(lookups, looked_up, slope)
-
-
-@jit
-def gradient(theta, rows, images, lookups, slope):
-    """Add the slopes to ``slope`` as :func:`add_gradient` does, and return the sums."""
-    total = np.zeros(len(theta))
-    add_gradient(theta, rows, images, lookups, slope, total)
-    return total

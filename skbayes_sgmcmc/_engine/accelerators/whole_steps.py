@@ -57,25 +57,33 @@ class WholeSteps:
     def __call__(
         self, sampler: MCLMC, theta: Tensor, state: State, step: Step, evaluator: Evaluator
     ) -> Tensor:
+        from ..._kernels._addresses import address_of
         from ..._kernels.mclmc import take
+        from ..._kernels.perceptron import gradient
 
         positions, latents = torch.empty_like(step.xi), evaluator.state
         none = theta.new_empty(0)
-        vectors = (state.get(name, none[:, None]) for name in ("u", "g", "mean", "square"))
+        vectors = (state.get(name, none[:, None]) for name in ("u", "mean", "square"))
         names = "scale", "trust", "caution", "steps", "undone", "errors", "usual", "length", "k"
         numbers = (state.get(name, none).view(-1).numpy() for name in names)
         # a normal prior's gradient at 1 is its rates, and its potential at 0 is constant
         rates, one = torch.empty_like(theta), torch.ones_like(theta)
         self._model.prior_gradient(one, latents, rates, 1.0)
         constant = self._model.prior_potential(torch.zeros_like(theta), latents).double()
-        take(
+        given = (
             theta.numpy(),
-            tuple(vector.numpy() for vector in vectors),
-            (state["energy"].view(-1).numpy(), *numbers),
-            (rates.numpy(), constant.numpy()),
             self._likelihood.rows(evaluator.batch, latents, len(theta), self._scale),
             self._likelihood.images,
             self._likelihood.lookups(evaluator.batch),
+            state["g"].numpy(),
+            np.empty(len(theta)),
+        )
+        take(
+            address_of(gradient, given),
+            given,
+            tuple(vector.numpy() for vector in vectors),
+            (state["energy"].view(-1).numpy(), *numbers),
+            (rates.numpy(), constant.numpy()),
             (
                 step.n, step.eta, step.temperature, step.tuning, sampler.last_aim(step),
                 step.same_target,

@@ -77,9 +77,9 @@ class PerceptronGradient:
         from ..._kernels.perceptron import gradient
 
         rows = self.rows(batch, state, len(theta), scale)
-        lookups = self.lookups(batch)
-        value = gradient(theta.contiguous().numpy(), rows, self.images, lookups, out.numpy())
-        return torch.from_numpy(-value)
+        lookups, total = self.lookups(batch), np.zeros(len(theta))
+        gradient(theta.contiguous().numpy(), rows, self.images, lookups, out.numpy(), total)
+        return torch.from_numpy(-total)
 
     def rows(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
         """What the kernels need besides the positions: rows, scaled weights and the likelihood."""
