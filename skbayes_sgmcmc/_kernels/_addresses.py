@@ -16,7 +16,8 @@ from numba.extending import intrinsic
 def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
     """Address of the code for arguments of these types, which is compiled if there is none."""
     types = tuple(numba.typeof(argument) for argument in arguments)
-    function.compile(types)
+    if types not in function.overloads:
+        function.compile(types)
     code = function.overloads[types]
     return code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
 
