@@ -1,6 +1,6 @@
 """Predictions of small networks against long NUTS runs of the same posteriors.
 
-The references are those of examples/benchmarks/network_truth.py, whose page has all six networks
+The references are those of examples/benchmarks/network_truth.py, whose page has all eight networks
 and all samplers. Here are those whose data come with scikit-learn or with a seed.
 """
 
@@ -37,12 +37,14 @@ def target_of(name):
     estimator = truth.estimator(name)
     estimator.n_features_in_ = X.shape[1]
     if truth.CASES[name].noise is None:
-        estimator.classes_ = np.unique(y)
+        several = [np.unique(labels) for labels in y.T] if y.ndim == 2 else None
+        estimator.classes_ = np.unique(y) if several is None else several
         model, given = estimator._make_model(KeptRows(X, y), first=True), y
     else:
-        estimator._y_shape = ()
-        model = estimator._make_model(KeptRows(X, y[:, None]), first=True)
-        given = estimator._targets(y[:, None])
+        estimator._y_shape = y.shape[1:]
+        y = y.reshape(len(y), -1)
+        model = estimator._make_model(KeptRows(X, y), first=True)
+        given = estimator._targets(y)
     data = model.make_data(estimator._inputs(X), given, None, torch.float64, "cpu")
     return Target(model.bound(data), data)
 
@@ -63,7 +65,7 @@ def test_references_have_the_density_of_the_estimator(name):
 @pytest.mark.parametrize(
     ("sampler", "thinning"), [pytest.param("sgld", 400, marks=pytest.mark.slow), ("sghmc", 20)]
 )
-@pytest.mark.parametrize("name", [name for name in ("toy", "wine") if name in NAMES])
+@pytest.mark.parametrize("name", [name for name in ("toy", "wine", "two_labels") if name in NAMES])
 def test_predictions_are_those_of_nuts(name, sampler, thinning):
     """In the median over the rows: means within 0.25 sd, sds within a factor of 1.25.
 

@@ -1,4 +1,4 @@
-"""Six small networks: their data, their settings, and comparisons with long NUTS runs of them.
+"""Eight small networks: their data, their settings, and comparisons with long NUTS runs of them.
 
 The program that makes the references, ``tests/data/make_reference_networks.py``, reads the cases
 from here, in an environment without the package: this module imports it only where it is used.
@@ -40,6 +40,8 @@ CASES = {
     "diabetes": Case((50,), "learned", "heteroscedastic", 500, 600),
     "wine": Case((16,), "fan_in", None, 400, 1000),
     "breast_cancer": Case((16, 16), "learned", None, 500, 500),
+    "two_targets": Case((8,), "learned", "infer", 600, 600),
+    "two_labels": Case((8,), "fan_in", None, 600, 600),
 }
 
 
@@ -57,6 +59,17 @@ def load(name):
         file = np.load(Path(os.environ["SKBAYES_DATA"]) / "uci_regression.npz")
         X, y, train, test = (file[f"{name}/{part}"] for part in ("X", "y", "train", "test"))
         parts = X[train[0]], X[test[0]], y[train[0]], y[test[0]]
+    elif name == "two_targets":  # the disease, and the body mass from the other columns
+        X, y = datasets.load_diabetes(return_X_y=True)
+        y, X = np.column_stack([y, X[:, 2]]), np.delete(X, 2, axis=1)
+        parts = train_test_split(X, y, test_size=0.2, random_state=0)
+    elif name == "two_labels":  # the vineyard, and whether the wine is dark
+        X, y = datasets.load_wine(return_X_y=True)
+        y, X = (
+            np.column_stack([y, X[:, 9] > np.median(X[:, 9])]).astype(int),
+            np.delete(X, 9, axis=1),
+        )
+        parts = train_test_split(X, y, test_size=0.2, random_state=0, stratify=y[:, 0])
     else:
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         classes = None if CASES[name].noise else y
@@ -77,13 +90,17 @@ def estimator(name, **parameters):
 
 
 def predictions(model, X_new):
-    """f (chains, draws, rows), or probabilities of the classes (chains, draws, rows, classes)."""
+    """f (chains, draws, rows), or probabilities of the classes (chains, draws, rows, classes).
+
+    Of several targets, their f come in another axis, and the classes of all follow each other.
+    """
     posterior = model.posterior_
     shape = posterior.n_chains, posterior.n_draws
-    found = model._predict_block(slice(0, shape[0] * shape[1]), X_new)
-    if hasattr(model, "classes_"):
-        return found.reshape(*shape, *found.shape[1:]).astype(float)
-    return found[..., 0].reshape(*shape, -1) * model._y_scale + model._y_center
+    found = model._predict_block(slice(0, shape[0] * shape[1]), X_new).astype(float)
+    if not hasattr(model, "classes_"):
+        found = found * model._y_scale + model._y_center
+        found = found if found.shape[-1] > 1 else found[..., 0]
+    return found.reshape(*shape, *found.shape[1:])
 
 
 class Moments:

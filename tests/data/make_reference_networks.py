@@ -1,4 +1,4 @@
-"""Make reference_networks.npz: long NUTS runs of the posteriors of six small networks.
+"""Make reference_networks.npz: long NUTS runs of the posteriors of eight small networks.
 
     SKBAYES_DATA=folder python tests/data/make_reference_networks.py [name ...]
 
@@ -8,9 +8,11 @@ one scale for each input, log b. Half of the chains start where Adam stops, half
 
 For each network "NAME/...": ``mean`` and ``sd``, of shape (chains, 2, rows), of f (the regression
 function) in both halves of every chain or, of shape (chains, 2, rows, classes), of the
-probabilities of the classes; ``r_hat``, the median and the largest one of these; ``nll`` of new
-targets, of all chains and of each; ``last`` positions, in the order of the estimator's parameters;
-``log_density`` at these, up to a constant; ``seconds`` of processor time.
+probabilities of the classes; several targets have an axis of their own, and the classes of all
+follow each other. ``r_hat``, the median and the largest one of these; ``nll`` of new targets, of
+all chains and of each, where several columns of classes have the sum of theirs; ``last``
+positions, in the order of the estimator's parameters; ``log_density`` at these, up to a constant;
+``seconds`` of processor time.
 """
 
 import sys
@@ -50,15 +52,22 @@ class Posterior:
         X, y, X_new, self.y_new = load(name)
         center, scale = X.mean(0), X.std(0)
         self.X, self.X_new = (X - center) / scale, (X_new - center) / scale
+        self.several = y.ndim == 2
+        y, self.y_new = (values.reshape(len(values), -1) for values in (y, self.y_new))
+        n_targets = y.shape[1]
         if case.noise is None:
-            self.y, n_outputs = jnp.asarray(y), int(y.max()) + 1
+            self.y, classes = jnp.asarray(y), [int(labels.max()) + 1 for labels in y.T]
+            self.ends = np.cumsum(classes)
+            n_outputs = self.ends[-1]
         else:
-            self.y_center, self.y_scale = y.mean(), y.std()
+            self.y_center, self.y_scale = y.mean(0), y.std(0)
             self.y = jnp.asarray((y - self.y_center) / self.y_scale)
-            self.floor = max(NOISE_FLOOR, rounding(y) / self.y_scale)
-            n_outputs = 2 if case.noise == "heteroscedastic" else 1
+            n_outputs = n_targets
+            if case.noise == "heteroscedastic":  # of one target
+                self.floor = max(NOISE_FLOOR, rounding(y) / self.y_scale[0])
+                n_outputs = 2
         self.sizes = (X.shape[1], *case.hidden, n_outputs)
-        self.own = case.noise == "infer"
+        self.own = n_targets if case.noise == "infer" else 0
         self.n = sum(a * b + b for a, b in pairwise(self.sizes)) + self.own
         self.typical, self.group, self.group_typical = self.groups()
         self.counts = np.bincount(self.group[self.group >= 0])
@@ -79,8 +88,8 @@ class Posterior:
                 scales.append(np.full(block.size, scale))
                 start += block.max() + 1
         if self.own:
-            group.append(np.array([-1]))
-            scales.append(np.ones(1))
+            group.append(np.full(self.own, -1))
+            scales.append(np.ones(self.own))
         scales, group = np.concatenate(scales), np.concatenate(group)
         typical = np.minimum(WIDER * scales, 1.0)
         return scales, group, np.array([typical[group == g][0] for g in range(start)])
@@ -95,17 +104,22 @@ class Posterior:
         return h
 
     def noise_sd(self, theta, f):
+        """Of each row and target."""
         if self.own:
-            return TYPICAL_NOISE * jnp.exp(theta[-1]) * jnp.ones(len(f))
-        t = f[:, 1] + np.log(TYPICAL_NOISE)
+            return TYPICAL_NOISE * jnp.exp(theta[-self.own :]) * jnp.ones_like(f)
+        t = f[:, 1:] + np.log(TYPICAL_NOISE)
         return self.floor + jnp.where(t > 0.0, 1.0 + t, jnp.exp(jnp.minimum(t, 0.0)))
 
     def log_lik(self, theta):
         f = self.outputs(theta, self.X)
         if self.case.noise is None:
-            return (f[jnp.arange(len(f)), self.y] - logsumexp(f, axis=1)).sum()
+            rows, logits = jnp.arange(len(f)), jnp.split(f, self.ends[:-1], axis=1)
+            return sum(
+                (of_target[rows, labels] - logsumexp(of_target, axis=1)).sum()
+                for of_target, labels in zip(logits, self.y.T, strict=True)
+            )
         sd = self.noise_sd(theta, f)
-        return (-0.5 * ((self.y - f[:, 0]) / sd) ** 2 - jnp.log(sd)).sum()
+        return (-0.5 * ((self.y - f[:, : self.y.shape[1]]) / sd) ** 2 - jnp.log(sd)).sum()
 
     def log_prior(self, theta, log_b):
         if self.case.prior == "fan_in":
@@ -163,18 +177,21 @@ class Posterior:
         """(chains, draws, rows, ...): f or probabilities; and the noise's sd, or None."""
         f = jax.lax.map(jax.vmap(lambda one: self.outputs(one[: self.n], self.X_new)), z)
         if self.case.noise is None:
-            return np.asarray(jax.nn.softmax(f)), None
+            logits = jnp.split(f, self.ends[:-1], axis=-1)
+            return np.concatenate([jax.nn.softmax(of_target) for of_target in logits], -1), None
         sd = jax.vmap(jax.vmap(self.noise_sd))(z[..., : self.n], f)
-        return np.asarray(f[..., 0]) * self.y_scale + self.y_center, np.asarray(sd) * self.y_scale
+        found = np.asarray(f[..., : self.y.shape[1]]) * self.y_scale + self.y_center
+        return found, np.asarray(sd) * self.y_scale
 
     def nll(self, found, noise):
         """Of the mixture over all given draws (chains, draws, rows, ...)."""
         flat = found.reshape(-1, *found.shape[2:])
         if noise is None:
-            return -np.log(flat.mean(0)[np.arange(len(self.y_new)), self.y_new]).mean()
-        sd = noise.reshape(len(flat), -1)
+            starts, rows = np.r_[0, self.ends[:-1]], np.arange(len(self.y_new))
+            return -np.log(flat.mean(0)[rows[:, None], starts + self.y_new]).sum(1).mean()
+        sd = noise.reshape(flat.shape)
         z = (self.y_new - flat) / sd
-        logs = -0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
+        logs = (-0.5 * z**2 - np.log(sd) - 0.5 * np.log(2 * np.pi)).sum(2)
         return -(logsumexp(logs, axis=0) - np.log(len(flat))).mean()
 
 
@@ -197,6 +214,11 @@ def run(name):
     z = np.asarray(mcmc.get_samples(group_by_chain=True))
     extra = {key: np.asarray(value) for key, value in mcmc.get_extra_fields(True).items()}
     found, noise = model.predictions(z)
+    nll = [model.nll(found, noise)]
+    nll += [model.nll(found[c : c + 1], None if noise is None else noise[c : c + 1])
+            for c in range(CHAINS)]  # fmt: skip
+    if case.noise is not None and not model.several:
+        found = found[..., 0]
     # where a probability is 0 or 1 in all draws, R-hat is not a number
     r_hat = split_gelman_rubin(found.astype(float))
     r_hat = r_hat[np.isfinite(r_hat)]
@@ -205,9 +227,7 @@ def run(name):
     kept = {
         "mean": halves.mean(2), "sd": halves.std(2),
         "r_hat": np.array([np.median(r_hat), r_hat.max()]),
-        "nll": np.array([model.nll(found, noise), *(
-            model.nll(found[c : c + 1], None if noise is None else noise[c : c + 1])
-            for c in range(CHAINS))]),
+        "nll": np.array(nll),
         "last": last,
         "log_density": np.array([model.log_marginal(jnp.asarray(one)) for one in last]),
         "seconds": np.array(time.process_time() - started),
