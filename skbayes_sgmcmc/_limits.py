@@ -133,7 +133,8 @@ class Limits:
     #: sparse rows are padded to the longest if their total length grows at most by this factor
     #: (project/performance.md)
     padding: float = 1.5
-    #: fewest multiplications in one chain's product before oneDNN is faster (docs/networks.md)
+    #: fewest multiplications in one chain's product before oneDNN is faster
+    #: (project/network_defaults.md)
     onednn_products: int = 1_500_000
     #: columns from which, and the share of numbers that are not zero up to which, the root of a
     #: preconditioner, or rows of a network, are multiplied as CSR matrices (project/performance.md)
@@ -151,7 +152,7 @@ class Limits:
     single_products: int = 2**20
     #: ``device="auto"`` takes a GPU, and its random numbers, from these sizes on
     #: (docs/results/gpu.md). Multiplications in a step of all chains: with fewer, launching
-    #: operations takes longer than they save; steps that are recorded are six times as fast as 16
+    #: operations takes longer than they save; steps that are recorded are seven times as fast as 16
     #: cores' from the smallest that was measured. Multiplications in a run, which take 16 cores the
     #: two seconds that CUDA needs to start; for predictions, which have no gradients, this many
     #: times as many. Multiplications in a block of predictions where CUDA has started: at 2^35.5, a
@@ -169,7 +170,7 @@ class Limits:
     #: document has: a fit with 10 topics takes two thirds of the time, one with 50 six sevenths
     few_topics: int = 64
     #: most occurrences of a word in a document while its tokens are sampled one by one: the cost
-    #: of others does not grow with their counts (docs/topics.md)
+    #: of others does not grow with their counts (project/topic_defaults.md)
     tokens: int = 200
 
 

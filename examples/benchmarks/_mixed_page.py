@@ -50,8 +50,8 @@ columns after encoding; 80,000 of its rows took 243 core-seconds before standard
 130 with them, and 0.43 of that since weights of indicators are looked up. nafld has measurements of
 HDL cholesterol, several of each person, and persons are in one part of a split only. Ours warns
 there that its chains have not reached the posterior, which takes rows for independent: with 80,000
-steps instead of 14,000, seed 0 has an RMSE of .876 instead of .872 and an NLL of 1.267 instead of
-1.262.
+steps instead of 14,000, seed 0 has an RMSE of .876 instead of .872 and an NLL of N(mean,
+sd) of 1.267 instead of 1.262.
 
 {lists}
 
@@ -98,7 +98,7 @@ SETTINGS = {
     "on rows held out.",
     "realmlp": "pytabkit's `RealMLP_TD`, with the same columns; rows held out choose the epoch, "
     "and their RMSE is the sd.",
-    "tabm": "pytabkit's `TabM_D` in the same way. Tables of up to 500 rows, one seed.",
+    "tabm": "pytabkit's `TabM_D` in the same way. Two tables of up to 500 rows, one seed.",
 }
 
 

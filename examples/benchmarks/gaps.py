@@ -91,8 +91,9 @@ CHOICE = """
 The mean with a mark is what the estimators did before these tables were made. Conditional means
 with a mark are as good where columns say nothing of each other (friedman1), and better where they
 do (gapminder, breast_cancer). Ways without marks lose what a gap says, where the target or the
-missing number decides on it. Where gaps are at random, a mark is only one more column to learn
-from few rows: put `IterativeImputer` before the estimator if you know that they are.
+missing number decides on it. Where gaps are at random, a mark is only one more column to learn from
+few rows, which costs linear models 0.02 and networks nothing: put `IterativeImputer` before a
+linear model if you know that they are.
 """
 
 

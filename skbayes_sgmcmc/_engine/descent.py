@@ -25,7 +25,7 @@ from .target import Evaluator, Target
 
 @dataclass(frozen=True, slots=True)
 class DescentRules:
-    """How starts are found; docs/networks.md compares them with others."""
+    """How starts are found."""
 
     #: fewer rows that differ are not divided, because copies of a row say nothing of other rows:
     #: the descent then takes this number of steps with all rows, or as many as the run's steps take

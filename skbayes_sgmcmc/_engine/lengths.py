@@ -15,7 +15,7 @@ from ..schedules import MixingDistance, Schedule
 from .settings import Settings
 
 #: what a descent before the chains' first step may cost, as a share of ``max_steps``: several times
-#: what the descents of fits with automatic lengths take (docs/networks.md)
+#: what the descents of fits with automatic lengths take (docs/project/network_defaults.md)
 START_SHARE = 0.1
 #: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
 #: that scale by past gradients forget them in 100 steps, a quarter of it

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRules:
-    """How much is spent on the power; docs/networks.md has what it brings."""
+    """How much is spent on the power; docs/project/network_defaults.md has what it brings."""
 
     #: "auto" calibrates fits of at least so many rows
     least_rows: int = 50

@@ -126,8 +126,9 @@ class BayesianLogisticRegression(LinearClassifier):
 
     With two classes, ``predict_proba`` integrates over a normal logit with the draws' mean and
     variance, where this variance is small: as exact as the average over all draws to 0.001, in a
-    thousandth of the time. Other rows average over all draws. ``predict_proba_samples`` and
-    ``predict_uncertainty`` use the draws themselves.
+    thousandth of the time. Other rows average over a part of the draws, which are given the mean
+    and the covariance of all. ``predict_proba_samples`` and ``predict_uncertainty`` use the draws
+    themselves.
 
     References
     ----------

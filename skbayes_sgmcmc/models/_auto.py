@@ -1,7 +1,7 @@
 """The numbers that "auto" stands on: minibatches, samplers and step sizes of a model.
 
 All of them in one object, ``AUTO``. ``_tuning.py`` and ``_gaussian_tuning.py`` say what is made of
-them; docs/networks.md and docs/samplers.md, what else was tried.
+them; docs/project/network_defaults.md and sampler_defaults.md, what else was tried.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class AutoRules:
     #: number of rows in a minibatch if nothing better is known, and of streams
     batch_size: int = 100
 
-    # Networks (docs/networks.md, docs/results/tabular.md and many_rows.md) ------------------------
+    # Networks (docs/project/network_defaults.md, docs/results/tabular.md and many_rows.md) --------
 
     #: most parameters for ``sampler="auto"`` to be MCLMC for any number of rows; and for
     #: tables of many rows, where pSGLD stops far from what the rows say. In regression, where it

@@ -301,7 +301,7 @@ class ManyModes(Tuning):
     one_mode = False
     most_draws = 100  # predictions are expensive
     #: much larger than for moments of parameters: it makes chains explore further at equal cost,
-    #: and predictions of networks did not get worse by its bias (docs/networks.md)
+    #: and predictions of networks did not get worse by its bias (docs/project/network_defaults.md)
     energy_error = 0.005
 
     def __init__(

@@ -27,7 +27,7 @@ from ._protocol import Sampler, Step
 
 @dataclass(frozen=True, slots=True)
 class StepTuning:
-    """The law of step sizes that chains find, and of MCLMC; docs/networks.md has what was tried."""
+    """The law of step sizes that chains find, and of MCLMC (docs/project/sampler_defaults.md)."""
 
     #: number of recent steps with energy errors that set the step size: in the first step of the
     #: burn-in, when the step size may be far off, and in the last

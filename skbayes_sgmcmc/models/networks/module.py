@@ -67,7 +67,7 @@ class ModuleNetwork(Network):
 
     recordable = False  # a module may do anything
 
-    #: the choice by rows was measured on perceptrons only (docs/networks.md)
+    #: the choice by rows was measured on perceptrons only (docs/project/network_defaults.md)
     sampler = "psgld"
     #: multiplications of the outputs of a row, if they are known
     counted_products = 0
