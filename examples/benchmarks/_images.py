@@ -242,25 +242,24 @@ def make_estimator(experiment, args, size, name, seed, n_rows):
         checkpoint.mkdir(parents=True, exist_ok=True)
         checkpoint = checkpoint / f"{run_name(args, size, name, seed)[0]}.npz"
     block = epochs_of_block(experiment, args, method) * epoch
-    return experiment.estimator(
-        size,
-        prior_scale=method.prior_variance**0.5,
-        standardize=False,
-        sampler=method.sampler,
-        step_size=BlockDecay(method.step, every=block, factor=0.5),
-        batch_size=BATCH,
-        n_chains=1,
-        n_draws=n_draws,
-        burn_in=burn_in,
-        thinning=thinning,
-        temperature=1.0 / n_rows if method.temperature == COLD else method.temperature,
-        init="random",
-        device=args.device,
-        dtype="float32",
-        random_state=seed,
-        checkpoint=checkpoint,
-        **method.settings(size),
-    )
+    settings = {
+        "prior_scale": method.prior_variance**0.5,
+        "standardize": False,
+        "sampler": method.sampler,
+        "step_size": BlockDecay(method.step, every=block, factor=0.5),
+        "batch_size": BATCH,
+        "n_chains": 1,
+        "n_draws": n_draws,
+        "burn_in": burn_in,
+        "thinning": thinning,
+        "temperature": 1.0 / n_rows if method.temperature == COLD else method.temperature,
+        "init": "random",
+        "device": args.device,
+        "dtype": "float32",
+        "random_state": seed,
+        "checkpoint": checkpoint,
+    }
+    return experiment.estimator(size, **settings | method.settings(size))
 
 
 def sample(experiment, args, size, name, seed, data):
