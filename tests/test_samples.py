@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPRegressor, PosteriorSamples
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    PosteriorSamples,
+)
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -157,3 +162,17 @@ def test_numbers_of_draws_that_cannot_be(pair, n_samples):
 def test_quantiles_are_of_probabilities(pair):
     with pytest.raises(ValueError, match=r"q=1\.5 is not allowed: give a number in \[0, 1\]"):
         pair[0].quantile("x", [0.5, 1.5])
+
+
+def test_arithmetic_in_place_cannot_change_the_draws():
+    """Otherwise the estimator would predict by the changed draws."""
+    X = np.random.default_rng(0).standard_normal((50, 2))
+    reg = BayesianGLMRegressor(n_draws=20, burn_in=20, thinning=1, random_state=0).fit(X, X[:, 0])
+    handed_out = (
+        reg.posterior_["coef"],
+        reg.posterior_.pooled("coef"),
+        reg.sample_posterior()["coef"],
+    )
+    for draws in (*handed_out, reg.posterior_.sample()["coef"]):
+        with pytest.raises(ValueError, match="read-only"):
+            draws *= 2.0

@@ -125,7 +125,10 @@ class PosteriorSamples:
                     "summary() of the estimator shows it, then sample_posterior() has its draws."
                 )
             )
-        return self.draws[name]
+        # read-only: arithmetic in place would change what the estimator predicts
+        held = self.draws[name].view()
+        held.flags.writeable = False
+        return held
 
     def pooled_weights(self) -> Array | None:
         """Normalised weights of the pooled draws, or None if they are equal."""
@@ -188,7 +191,7 @@ class PosteriorSamples:
     def sample(
         self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> dict[str, Array]:
-        """All pooled draws, or ``n_samples`` of them drawn with replacement by their weights."""
+        """All pooled draws, read-only, or ``n_samples`` of them, with replacement by weight."""
         chosen = self.chosen(n_samples, random_state)
         return {name: self.select(name, chosen) for name in self.draws}
 
