@@ -125,7 +125,7 @@ class ModuleEstimator(LastLayer):
             self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
             self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool, weight: Any = None) -> tuple[Any, Array]:
         if is_dataset_like(X):
             return self._validate_dataset(X, y, reset=reset)
         X = module_rows.as_arrays(X)
@@ -133,7 +133,8 @@ class ModuleEstimator(LastLayer):
             X = module_rows.by_name(X, self.module)
             self._layout = module_rows.layout_of(X, self.input_shape, self.standardize)
         flat = self._flat(X)
-        flat, y = super()._validate_xy(flat, as_array(y), reset=reset)  # type: ignore[misc]
+        y = as_array(y)
+        flat, y = super()._validate_xy(flat, y, reset=reset, weight=weight)  # type: ignore[misc]
         if reset:
             self._shape_in = None if self._layout.several else shape_in(X)
         return flat, y
