@@ -16,7 +16,7 @@ from ._arrays import Array
 from ._conversion import explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
-from ._table_columns import as_table
+from ._table_columns import as_table, of_tensor
 
 # other checks of scikit-learn's; their errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
@@ -183,7 +183,7 @@ def check_array(values: Any, **options: Any) -> Any:
     """
     name = options.get("input_name") or "X"
     with np.errstate(invalid="ignore"), explained_conversion(name, values):
-        return utils.check_array(values, **options)
+        return utils.check_array(of_tensor(values), **options)
 
 
 def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:

@@ -9,13 +9,13 @@ import numpy as np
 
 from .._arrays import Array
 from .._exceptions import not_allowed
-from .._table_columns import check_no_mask
+from .._table_columns import check_no_mask, of_tensor
 
 
 def flat_rows(X: Any) -> Array:
     """Rows of any shape as rows of numbers, of their own size even if there is no row."""
     check_no_mask("X", X)
-    array = np.asarray(X)
+    array = np.asarray(of_tensor(X))
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 

@@ -10,8 +10,8 @@ from sklearn.base import is_classifier
 
 from .._arrays import Array
 from .._data.images import shape_in
-from .._data.layout import as_array
 from .._exceptions import not_allowed
+from .._table_columns import of_tensor
 from .._validation import brief, check_choice, check_random_state, is_auto, is_real
 from . import _module_checks as checks
 from . import _module_rows as module_rows
@@ -133,7 +133,6 @@ class ModuleEstimator(LastLayer):
             X = module_rows.by_name(X, self.module)
             self._layout = module_rows.layout_of(X, self.input_shape, self.standardize)
         flat = self._flat(X)
-        y = as_array(y)
         flat, y = super()._validate_xy(flat, y, reset=reset, weight=weight)  # type: ignore[misc]
         if reset:
             self._shape_in = None if self._layout.several else shape_in(X)
@@ -149,7 +148,7 @@ class ModuleEstimator(LastLayer):
             )
         if reset:
             self._layout, self._shape_in = layout_of_items(X), None
-        y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
+        y = targets_of(X, self.n_workers) if y is None else np.asarray(of_tensor(y))
         if len(y) != len(X):
             raise not_allowed(
                 f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."

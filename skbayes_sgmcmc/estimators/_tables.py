@@ -23,6 +23,7 @@ from .._table_columns import (
     column_names,
     is_table,
     not_finite,
+    of_tensor,
 )
 from .._validation import (
     check_array,
@@ -74,6 +75,7 @@ def validate_xy(
 
 def validate_numbers(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Array]:
     """X and y as :func:`validate_xy` returns them, with y as finite numbers."""
+    y = of_tensor(y)
     with explained_conversion("y", y):
         X, y = validate_xy(estimator, X, y, y_numeric=True, **options)
         # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only, and
