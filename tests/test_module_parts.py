@@ -378,6 +378,10 @@ def test_a_part_with_two_names_is_sampled_once_and_put_back():
     leaf = theta.clone().requires_grad_()
     (expected,) = torch.autograd.grad(-model.log_lik(leaf, batch).sum(), leaf)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    clf = BayesianModuleClassifier(Twice(), **TINY).fit(
+        X, y
+    )  # what looks at modules puts back, too
+    assert sampled(clf) == ["first.weight", "first.bias", "head.weight", "head.bias"]
 
 
 def test_steps_do_not_go_through_the_parts_of_the_module(monkeypatch):
