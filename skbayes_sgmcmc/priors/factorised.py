@@ -13,6 +13,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from .._arrays import Array
+from .._exceptions import explained, not_allowed
 from .._sklearn import BaseEstimator
 
 
@@ -28,33 +29,62 @@ class Prior(BaseEstimator):
 
     def rates(self, scale: Array) -> Array:
         """Rate of each coordinate, computed from its scale; 0 where the scale is infinite."""
-        raise NotImplementedError
+        raise self._undefined("rates")
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         """log p(theta), shape (chains,); coordinates with a flat prior add 0."""
-        raise NotImplementedError
+        raise self._undefined("log_density")
 
     def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
         """-log p(theta) up to a constant, shape (chains,)."""
-        raise NotImplementedError
+        raise self._undefined("potential")
 
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         """Write grad(-log p), which is proportional to the rates, to ``out``."""
-        raise NotImplementedError
+        raise self._undefined("gradient")
 
     # expectations under theta ~ N(mean, sd^2), which are smooth even if the prior has corners -----
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         """E[-log p], up to a constant."""
-        raise NotImplementedError
+        raise self._undefined("expected_potential")
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
         """E[d(-log p)/dtheta], the derivative of :meth:`expected_potential` in the mean."""
-        raise NotImplementedError
+        raise self._undefined("expected_gradient")
 
     def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
         """E[d2(-log p)/dtheta2]."""
-        raise NotImplementedError
+        raise self._undefined("expected_curvature")
+
+    def _undefined(self, method: str) -> Exception:
+        return explained(
+            NotImplementedError(
+                f"{type(self).__name__} does not define {method}: define all methods of "
+                "skbayes_sgmcmc.priors.Prior, of which networks need none that begins with "
+                "'expected', or give prior='normal' or 'laplace'."
+            )
+        )
+
+    def check(self, name: str) -> None:
+        """Refuse a gradient of the user's that samplers can't use; ``name`` is the parameter."""
+        generator = torch.Generator().manual_seed(0)
+        at = torch.randn((2, 3), dtype=torch.float64, generator=generator).requires_grad_()
+        rates, out = torch.from_numpy(self.rates(np.array([0.5, 1.0, 2.0]))), torch.empty_like(at)
+        found = self.log_density(at, rates)
+        if found.shape != (2,):
+            raise not_allowed(
+                f"{name}={self!r} is not allowed: its log_density returned the shape "
+                f"{tuple(found.shape)} for 2 chains of 3 parameters. Return one number for each."
+            )
+        (expected,) = torch.autograd.grad(-3.0 * found.sum(), at)
+        self.gradient(at.detach(), 3.0 * rates, out)
+        if not torch.allclose(out, expected, rtol=1e-4, atol=1e-6):
+            raise not_allowed(
+                f"{name}={self!r} is not allowed: its gradient must be that of -log_density, and "
+                "three times as much for three times the rates, because samplers scale the rates. "
+                "Sample other densities by skbayes_sgmcmc.sample."
+            )
 
 
 class Normal(Prior):
