@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array
-from ._exceptions import explained, not_allowed
+from ._exceptions import not_allowed, undefined
 from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real, check_unless
 
@@ -38,8 +38,7 @@ class Schedule(BaseEstimator):
 
     def values(self, steps: Array, n_steps: int) -> Array:
         """Values at the step numbers ``steps``, an int array, of a run of ``n_steps`` steps."""
-        name = type(self).__name__
-        raise explained(NotImplementedError(f"{name} has no method values(steps, n_steps)"))
+        raise undefined(self, "values(steps, n_steps)")
 
     def exploring(self, steps: Array, n_steps: int) -> Array:
         """Mask of the steps that only explore, without injected noise and without draws."""

@@ -186,7 +186,7 @@ class Own(Normal):
 @pytest.mark.parametrize(
     ("slip", "kind", "message"),
     [
-        ("undefined", NotImplementedError, "Own does not define gradient: define all methods"),
+        ("undefined", NotImplementedError, r"Own has no method gradient\(theta, rates, out\)"),
         ("not in proportion", ValueError, "its gradient must be that of -log_density"),
         ("one number", ValueError, r"returned the shape \(\) for 2 chains"),
     ],

@@ -49,6 +49,7 @@ from torch import Tensor
 from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
+from .._exceptions import undefined
 from .._metric import Metric, State
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Model:
 
     def init(self, rng: np.random.Generator) -> Array:
         """A starting position of shape (n_parameters,)."""
-        raise NotImplementedError
+        raise undefined(self, "init(rng)")
 
     def init_state(self, theta: Tensor) -> State:
         """Tensors of each chain that change along with theta, such as latent variables."""
@@ -200,11 +201,11 @@ class Model:
 
     def log_prior(self, theta: Tensor) -> Tensor:
         """log p(theta), shape (chains,)."""
-        raise NotImplementedError
+        raise undefined(self, "log_prior(theta)")
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         """log p(row | theta) of every row, shape (chains, rows)."""
-        raise NotImplementedError
+        raise undefined(self, "log_lik(theta, batch)")
 
     def reported(self, theta: Tensor, batch: Batch) -> Tensor:
         """What reports of a run's progress say of rows, shape (chains, rows).

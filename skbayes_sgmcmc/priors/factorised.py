@@ -13,7 +13,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from .._arrays import Array
-from .._exceptions import explained, not_allowed
+from .._exceptions import not_allowed, undefined
 from .._sklearn import BaseEstimator
 
 
@@ -21,7 +21,7 @@ class Prior(BaseEstimator):
     """Base class of factorised priors.
 
     The argument ``rates`` of its methods has one entry for each coordinate; :meth:`rates` computes
-    it from scales.
+    it from scales. Networks need no expectations.
     """
 
     #: False if the density has corners
@@ -29,42 +29,33 @@ class Prior(BaseEstimator):
 
     def rates(self, scale: Array) -> Array:
         """Rate of each coordinate, computed from its scale; 0 where the scale is infinite."""
-        raise self._undefined("rates")
+        raise undefined(self, "rates(scale)")
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         """log p(theta), shape (chains,); coordinates with a flat prior add 0."""
-        raise self._undefined("log_density")
+        raise undefined(self, "log_density(theta, rates)")
 
     def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
         """-log p(theta) up to a constant, shape (chains,)."""
-        raise self._undefined("potential")
+        raise undefined(self, "potential(theta, rates)")
 
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         """Write grad(-log p), which is proportional to the rates, to ``out``."""
-        raise self._undefined("gradient")
+        raise undefined(self, "gradient(theta, rates, out)")
 
     # expectations under theta ~ N(mean, sd^2), which are smooth even if the prior has corners -----
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         """E[-log p], up to a constant."""
-        raise self._undefined("expected_potential")
+        raise undefined(self, "expected_potential(mean, sd, rates)")
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
         """E[d(-log p)/dtheta], the derivative of :meth:`expected_potential` in the mean."""
-        raise self._undefined("expected_gradient")
+        raise undefined(self, "expected_gradient(mean, sd, rates)")
 
     def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
         """E[d2(-log p)/dtheta2]."""
-        raise self._undefined("expected_curvature")
-
-    def _undefined(self, method: str) -> Exception:
-        return explained(
-            NotImplementedError(
-                f"{type(self).__name__} does not define {method}: define all methods of "
-                "skbayes_sgmcmc.priors.Prior, of which networks need none that begins with "
-                "'expected', or give prior='normal' or 'laplace'."
-            )
-        )
+        raise undefined(self, "expected_curvature(mean, sd, rates)")
 
     def check(self, name: str) -> None:
         """Refuse a gradient of the user's that samplers can't use; ``name`` is the parameter."""
