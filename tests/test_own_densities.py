@@ -218,6 +218,7 @@ def test_rows_that_are_not_those_of_the_model(data, message):
         ("log_lik", lambda found: found.mean(1, keepdim=True), r"\(2, 1\) .* \(chains, rows\)"),
         ("log_lik", lambda found: found.T, r"\(5, 2\) for 2 chains and 5 rows"),
         ("log_prior", lambda found: found.sum(), r"log_prior .* of shape \(\) .* \(chains,\)"),
+        ("log_lik", torch.detach, "log_lik returned a tensor without a gradient in theta"),
     ],
 )
 def test_a_model_with_densities_of_other_shapes(name, change, message):
@@ -229,3 +230,30 @@ def test_a_model_with_densities_of_other_shapes(name, change, message):
         sample(Slip(1, 1.0), data=Data({"x": ROWS}, 50), init=[0.0])
     with pytest.raises(ValueError, match="init returned 2 numbers, and its shapes have 1"):
         sample(type("Long", (GaussianMean,), {"init": lambda self, rng: np.zeros(2)})(1, 1.0))
+
+
+def test_constant_parts_of_models_have_no_gradient():
+    """A flat prior, and the likelihood of no data: the draws are those of the other part, N(0, 1).
+
+    Means of 4,000 draws with an autocorrelation time below 20 have standard errors below 0.07.
+    """
+
+    class Flat(GaussianMean):
+        def init(self, rng):
+            return rng.standard_normal(1)
+
+        def log_prior(self, theta):
+            return theta.new_zeros(len(theta))
+
+    class Alone(GaussianMean):
+        def init(self, rng):
+            return rng.standard_normal(1)
+
+        def log_lik(self, theta, batch):
+            return theta.new_zeros(len(theta), batch.size)
+
+    run = {"n_draws": 1000, "step_size": 0.2, "random_state": 0}
+    for posterior in (sample(Flat(1, 1.0), data=Data({"x": torch.zeros(1, 1)}, 1), **run),
+                      sample(Alone(1, 1.0), **run)):  # fmt: skip
+        assert abs(posterior.mean("theta")[0]) < 0.35
+        assert abs(posterior.std("theta")[0] - 1.0) < 0.25

@@ -39,18 +39,20 @@ def check_data(data: Data) -> None:
         )
 
 
-@torch.no_grad()
 def check_model(model: Model, data: Data, starts: Tensor) -> None:
     """Refuse log densities of other shapes than their own, which sums over them would hide.
 
-    ``starts`` are positions (chains, n_parameters).
+    Also refuse those that change with theta and have no gradient. ``starts`` are positions (chains,
+    n_parameters).
     """
     if starts.shape[1] != model.n_parameters:
         raise refused(
             f"target={model!r} is not allowed: its init returned {starts.shape[1]} numbers, and "
             f"its shapes have {model.n_parameters}."
         )
-    theta, batch = starts[[0, -1]], data.part(min(data.n_rows, ROWS)).all_rows()
+    shift = 1e-3 * torch.arange(2.0)[:, None]
+    theta = (starts[[0, -1]] + shift.to(starts)).requires_grad_()
+    batch = data.part(min(data.n_rows, ROWS)).all_rows()
     found: list[tuple[str, Any, str, tuple[int, ...]]] = []
     if type(model).prior_gradient is Model.prior_gradient:
         found.append(("log_prior", model.log_prior(theta), "(chains,)", (2,)))
@@ -62,4 +64,9 @@ def check_model(model: Model, data: Data, starts: Tensor) -> None:
             raise refused(
                 f"target={model!r} is not allowed: its {function} returned {described(given)} for "
                 f"2 chains and {batch.size} rows. Return a tensor of shape {axes}."
+            )
+        if not given.requires_grad and not torch.equal(given[0], given[1]):
+            raise refused(
+                f"target={model!r} is not allowed: its {function} returned a tensor without a "
+                "gradient in theta. Compute it from theta by operations of torch."
             )

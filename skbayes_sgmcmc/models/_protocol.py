@@ -223,7 +223,7 @@ class Model:
         """Write scale * grad(-log prior) to ``out``, given the latent variables in ``state``."""
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
-            (gradient,) = torch.autograd.grad(self.log_prior(at).sum(), at, allow_unused=True)
+            gradient = _gradient(self.log_prior(at).sum(), at)
         out.zero_()
         if gradient is not None:
             out.add_(gradient, alpha=-scale)
@@ -256,8 +256,9 @@ class Model:
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
             rows = self.log_lik(at, batch) * batch.weight
-            (gradient,) = torch.autograd.grad(rows.sum(), at)
-        out.add_(gradient, alpha=-scale)
+            gradient = _gradient(rows.sum(), at)
+        if gradient is not None:
+            out.add_(gradient, alpha=-scale)
         return rows.detach()
 
     def value_and_gradient(
@@ -438,3 +439,8 @@ def named_blocks(draws: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
 
 
 __all__ = ["Anchor", "Metric", "Model"]
+
+
+def _gradient(of: Tensor, at: Tensor) -> Tensor | None:
+    """The gradient; None of a constant, such as a flat prior or the likelihood of no data."""
+    return torch.autograd.grad(of, at, allow_unused=True)[0] if of.requires_grad else None
