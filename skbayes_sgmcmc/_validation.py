@@ -13,7 +13,7 @@ from sklearn import utils
 from sklearn.utils import multiclass, validation
 
 from ._arrays import Array
-from ._conversion import explained_conversion
+from ._conversion import NAME_CATEGORIES, explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
 from ._table_columns import as_table, of_tensor
@@ -192,7 +192,8 @@ def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     if options.get("skip_check_array"):  # which looks at the columns' names and number
         with explained_errors():
             return validation.validate_data(estimator, X, *y, **options)
-    with np.errstate(invalid="ignore"), explained_conversion("X", X):
+    of_text = NAME_CATEGORIES if hasattr(estimator, "categorical_features") else None
+    with np.errstate(invalid="ignore"), explained_conversion("X", X, of_text=of_text):
         return validation.validate_data(estimator, X, *y, **options)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import Array
-from .._conversion import refuse_columns
+from .._conversion import NAME_CATEGORIES, refuse_columns
 from .._exceptions import listed, not_allowed
 from .._labels import codes_of, label_array, label_text
 from .._table_columns import (
@@ -264,7 +264,7 @@ def learned(
         )
     if bad:
         named_bad = {labels[j]: each for j, each in bad.items()}
-        refuse_columns(named_bad, "Name what holds categories in categorical_features")
+        refuse_columns(named_bad, NAME_CATEGORIES)
     named, complaints = not isinstance(chosen, str), dict[str, Complaint]()
     kinds = tuple(
         Categories.learned(label, column_of(X, j), counted, complaints, named=named)
