@@ -31,7 +31,10 @@ LABELS = ("labels", "label", "targets", "target", "y")
 def split_item(item: Any) -> tuple[Any, Any]:
     """x and y of an item; y is None if the item has none."""
     if isinstance(item, tuple | list):  # first, because it is the usual case and quick to see
-        return (item[0], item[1]) if len(item) == 2 else (item, None)
+        if len(item) == 2:
+            return item[0], item[1]
+        # as those of a TensorDataset of rows alone
+        return (item[0] if len(item) == 1 and hasattr(item[0], "shape") else item), None
     if isinstance(item, Mapping):
         names = [name for name in LABELS if name in item]
         x = {key: value for key, value in item.items() if key not in names}
@@ -218,7 +221,15 @@ def layout_of_items(dataset: Any) -> Layout:
     x, _ = split_item(dataset[0])
     if is_several(x) or isinstance(x, Mapping):
         return Layout.of(one_row(x))
-    return Layout.of(np.asarray(of_tensor(x))[None])
+    try:
+        row = np.asarray(of_tensor(x))
+    except ValueError:
+        raise not_allowed(
+            f"item 0 of the dataset is not allowed: its {len(x)} parts have different shapes. Give "
+            "pairs (x, y) or, for several inputs, mappings of arrays with a label.",
+            "the-rows-cannot-be-read",
+        ) from None
+    return Layout.of(row[None])
 
 
 def targets_of(dataset: Any, n_workers: int) -> Array:
