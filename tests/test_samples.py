@@ -176,3 +176,19 @@ def test_arithmetic_in_place_cannot_change_the_draws():
     for draws in (*handed_out, reg.posterior_.sample()["coef"]):
         with pytest.raises(ValueError, match="read-only"):
             draws *= 2.0
+
+
+@pytest.mark.parametrize(
+    ("draws", "weights", "message"),
+    [
+        ({}, None, r"draws of the shapes \{\} is not allowed"),
+        ({"x": np.zeros(9)}, None, r"'x': \(9,\)\} is not allowed: .* \(n_chains, n_draws, ...\)"),
+        ({"x": np.zeros((2, 9)), "y": np.zeros((2, 5))}, None, "the same two numbers for all"),
+        ({"x": np.zeros((2, 9))}, np.ones((2, 9)), "each of the 9 draws"),
+        ({"x": np.zeros((2, 9))}, -np.ones(9), "a nonnegative number"),
+        ({"x": np.zeros((2, 9))}, np.zeros(9), "not all of them zero"),
+    ],
+)
+def test_draws_and_weights_that_do_not_belong_together(draws, weights, message):
+    with pytest.raises(ValueError, match=message):
+        PosteriorSamples(draws, weights)

@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._exceptions import explained
+from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
+from .._table_columns import of_tensor
 from .._validation import BOUNDS, check_int, check_random_state, check_real, check_unless
 from .storage import decode
 
@@ -65,9 +66,27 @@ class PosteriorSamples:
         weights: Array | None = None,
         statistics: Mapping[str, Array] | None = None,
     ):
-        self.draws = dict(draws)
-        self.weights = weights
+        self.draws = {
+            name: values if isinstance(values, np.ndarray) else np.asarray(of_tensor(values))
+            for name, values in draws.items()
+        }
+        shapes = {name: values.shape for name, values in self.draws.items()}
+        if len({shape[:2] for shape in shapes.values()}) != 1 or min(map(len, shapes.values())) < 2:
+            raise not_allowed(
+                f"draws of the shapes {shapes} is not allowed: give one or more arrays of shape "
+                "(n_chains, n_draws, ...), the same two numbers for all."
+            )
+        self.weights = None if weights is None else np.asarray(of_tensor(weights))
+        if self.weights is not None and not self._are_weights(self.weights):
+            raise not_allowed(
+                f"weights={weights!r} is not allowed: give a nonnegative number for each of the "
+                f"{self.n_draws} draws of a chain, not all of them zero, or None."
+            )
         self.statistics = dict(statistics or {})
+
+    def _are_weights(self, weights: Array) -> bool:
+        good = weights.shape == (self.n_draws,) and bool(np.isfinite(weights).all())
+        return good and bool((weights >= 0.0).all()) and weights.sum() > 0.0
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {shape}" for name, shape in self.shapes.items())
