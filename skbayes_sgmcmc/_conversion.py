@@ -17,6 +17,8 @@ from ._table_columns import check_no_mask, column_names, is_missing, not_finite
 
 #: what to do with rows of several lengths, unless an estimator knows better
 EQUAL_ROWS = "Give rows of one length"
+#: what to do with text, of estimators that take it
+NAME_CATEGORIES = "Name what holds categories in categorical_features"
 #: what to give where datasets are refused
 ITS_ROWS = "Give an array of its rows, such as numpy.stack([x for x, _ in dataset])."
 #: packages whose classes, and those derived from them, are datasets
@@ -32,10 +34,13 @@ WHOLE_DATES.maxother = 60
 
 
 @contextmanager
-def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> Iterator[None]:
+def explained_conversion(
+    name: str, values: Any, remedy: str = EQUAL_ROWS, of_text: str | None = None
+) -> Iterator[None]:
     """Replace errors of a conversion to numbers by one that says which values are to blame.
 
     NumPy's own name neither the column nor the row. Errors with another cause stay as they are.
+    ``remedy`` and ``of_text`` say what to do with rows of several lengths and with text.
     """
     _check_no_dates(name, values)
     check_no_mask(name, values)
@@ -48,7 +53,7 @@ def explained_conversion(name: str, values: Any, remedy: str = EQUAL_ROWS) -> It
             raise explained(kind(reason), "rows-have-different-shapes") from error
         if reason := _too_many_axes(values, error):
             raise explained(kind(reason)) from error
-        if reason := _not_numeric(name, values):
+        if reason := _not_numeric(name, values, of_text):
             raise explained(kind(reason), "a-column-is-not-numeric") from error
         # tables with pandas' NA are no numbers, but convert if these are filled
         looked_at = f"Input {name} contains" in str(error) or not _is_numeric(values)
@@ -135,7 +140,7 @@ def _kind(values: Any) -> str:
     return str(getattr(getattr(values, "dtype", None), "kind", ""))
 
 
-def _not_numeric(name: str, values: Any) -> str | None:
+def _not_numeric(name: str, values: Any, of_text: str | None) -> str | None:
     """An error's text that names the columns that are not numeric, if there are any."""
     if _is_numeric(values):
         return None
@@ -163,7 +168,7 @@ def _not_numeric(name: str, values: Any) -> str | None:
         return None
     names = column_names(values, table.shape[1])
     columns = dict(zip(names, table.T, strict=True))
-    return _columns_without_numbers(name, columns, _of_polars(values))
+    return _columns_without_numbers(name, columns, _of_polars(values), of_text)
 
 
 def _of_polars(values: Any) -> bool:

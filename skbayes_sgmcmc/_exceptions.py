@@ -118,6 +118,11 @@ def not_allowed(message: str, section: str = NOT_ALLOWED) -> ValueError:
     return explained(ValueError(message), section)
 
 
+def undefined(of: object, method: str) -> NotImplementedError:
+    """An error of a user's subclass without a method: ``raise undefined(self, "change(x, u)")``."""
+    return explained(NotImplementedError(f"{type(of).__name__} has no method {method}"))
+
+
 @contextmanager
 def explained_errors(section: str = NOT_ALLOWED) -> Iterator[None]:
     """Add the note to errors of other packages' checks; decorates functions, too."""

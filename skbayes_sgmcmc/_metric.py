@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ._exceptions import undefined
+
 #: tensors of a sampler or model, by name; the first axis of each is the chains
 State = dict[str, Tensor]
 
@@ -24,19 +26,19 @@ class Metric:
 
     def times(self, g: Tensor) -> Tensor:
         """M g, shape (chains, parameters)."""
-        raise NotImplementedError
+        raise undefined(self, "times(g)")
 
     def root_times(self, xi: Tensor) -> Tensor:
         """M^(1/2) xi, shape (chains, parameters)."""
-        raise NotImplementedError
+        raise undefined(self, "root_times(xi)")
 
     def inverse_quadratic(self, d: Tensor) -> Tensor:
         """d' M^-1 d, shape (chains,)."""
-        raise NotImplementedError
+        raise undefined(self, "inverse_quadratic(d)")
 
     def log_det(self) -> Tensor:
         """log det M, shape (chains,)."""
-        raise NotImplementedError
+        raise undefined(self, "log_det()")
 
 
 class DiagonalMetric(Metric):

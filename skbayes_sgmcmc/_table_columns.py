@@ -27,8 +27,17 @@ def is_table(values: Any) -> bool:
     return known and isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[0], int)
 
 
+def of_tensor(values: Any) -> Any:
+    """Tensors as arrays; everything else as it is."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        half = values.dtype.is_floating_point and values.dtype.itemsize == 2
+        return values.float().numpy() if half else values.numpy()  # NumPy has no bfloat16
+    return values
+
+
 def as_table(X: Any) -> Any:
-    """Batches of pyarrow and Parquet files as tables, which have names; others as given.
+    """Batches of pyarrow and Parquet files as tables, which have names; tensors as arrays.
 
     Later columns would otherwise be found by their places, whatever they are called.
     """
@@ -38,7 +47,7 @@ def as_table(X: Any) -> Any:
         import pyarrow
 
         return pyarrow.Table.from_batches([X])
-    return X
+    return of_tensor(X)
 
 
 def by_name(table: Any, names: Any) -> Any:
@@ -54,7 +63,7 @@ def as_array(column: Any) -> Array:
     dictionary: Any = getattr(column, "type", None)
     if hasattr(dictionary, "value_type") and hasattr(dictionary, "index_type"):
         column = column.cast(dictionary.value_type)
-    return np.asarray(column)
+    return np.asarray(of_tensor(column))
 
 
 def declares_categories(column: Any) -> bool:

@@ -13,10 +13,10 @@ from sklearn import utils
 from sklearn.utils import multiclass, validation
 
 from ._arrays import Array
-from ._conversion import explained_conversion
+from ._conversion import NAME_CATEGORIES, explained_conversion
 from ._exceptions import explained_errors, not_allowed
 from ._limits import LIMITS
-from ._table_columns import as_table
+from ._table_columns import as_table, of_tensor
 
 # other checks of scikit-learn's; their errors get the note of where they are explained, too
 check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.check_is_fitted)
@@ -183,7 +183,7 @@ def check_array(values: Any, **options: Any) -> Any:
     """
     name = options.get("input_name") or "X"
     with np.errstate(invalid="ignore"), explained_conversion(name, values):
-        return utils.check_array(values, **options)
+        return utils.check_array(of_tensor(values), **options)
 
 
 def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
@@ -192,7 +192,8 @@ def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
     if options.get("skip_check_array"):  # which looks at the columns' names and number
         with explained_errors():
             return validation.validate_data(estimator, X, *y, **options)
-    with np.errstate(invalid="ignore"), explained_conversion("X", X):
+    of_text = NAME_CATEGORIES if hasattr(estimator, "categorical_features") else None
+    with np.errstate(invalid="ignore"), explained_conversion("X", X, of_text=of_text):
         return validation.validate_data(estimator, X, *y, **options)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._exceptions import undefined
 from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real
 
@@ -47,7 +48,7 @@ class Augmentation(BaseEstimator):
 
     def change(self, x: Tensor, u: Tensor) -> Tensor:
         """Augment images x (n, channels, height, width), given uniform numbers u (n, NUMBERS)."""
-        raise NotImplementedError
+        raise undefined(self, "change(x, u)")
 
 
 class RandomFlip(Augmentation):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array
-from ._exceptions import not_allowed
+from ._exceptions import not_allowed, undefined
 from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real, check_unless
 
@@ -38,7 +38,7 @@ class Schedule(BaseEstimator):
 
     def values(self, steps: Array, n_steps: int) -> Array:
         """Values at the step numbers ``steps``, an int array, of a run of ``n_steps`` steps."""
-        raise NotImplementedError
+        raise undefined(self, "values(steps, n_steps)")
 
     def exploring(self, steps: Array, n_steps: int) -> Array:
         """Mask of the steps that only explore, without injected noise and without draws."""
@@ -46,7 +46,12 @@ class Schedule(BaseEstimator):
 
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter of this schedule is not allowed."""
-        raise NotImplementedError
+        found = self.values(np.arange(3), 3)
+        if getattr(found, "shape", None) != (3,):
+            raise not_allowed(
+                f"{name}={self!r} is not allowed: its values for the steps [0, 1, 2] are "
+                f"{found!r}. Return an array with a value for each step."
+            )
 
 
 class Constant(Schedule):

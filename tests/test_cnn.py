@@ -9,6 +9,7 @@ from torch import nn
 
 from skbayes_sgmcmc import BayesianCNNClassifier, SamplingError
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc.augmentation import Augmentation
 from skbayes_sgmcmc.models.likelihoods import Categorical
 from skbayes_sgmcmc.models.networks.cnn import CNN
 from skbayes_sgmcmc.models.networks.model import NetworkModel
@@ -156,7 +157,7 @@ def test_cnn_knows_the_digits():
 def test_images_come_in_several_shapes(shape, params, image):
     clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **params, **SHORT)
     rows = X.reshape(shape)[:300]
-    clf.fit(rows, y[:300])
+    clf.fit(list(rows), y[:300])
     assert clf.image_shape_ == image
     np.testing.assert_array_equal(clf.predict_proba(rows), clf.predict_proba(X[:300]))
 
@@ -227,6 +228,20 @@ def test_augmentation_is_for_sampling_only():
     calls = len(seen)
     np.testing.assert_array_equal(clf.predict_proba(X[:9]), clf.predict_proba(X[:9]))
     assert len(seen) == calls
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [
+        (lambda x, rng: x.numpy(), r"ndarray of shape \(20, 1, 8, 8\)"),
+        (lambda x, rng: x.double(), "and float32. Return a tensor of this shape and type"),
+        (Augmentation(), r"Augmentation has no method change\(x, u\)"),
+    ],
+)
+def test_slips_of_own_augmentations_are_named(augment, message):
+    clf = BayesianCNNClassifier(conv_channels=2, augment=augment, **SHORT)
+    with pytest.raises((ValueError, NotImplementedError), match=message):
+        clf.fit(X[:20], y[:20])
 
 
 def test_divergence_names_step_chain_and_remedy():

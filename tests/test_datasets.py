@@ -123,6 +123,8 @@ def test_weights_and_tensors():
     np.testing.assert_array_equal(
         clone(clf).fit(pairs, sample_weight=weight).predict_proba(X), clf.predict_proba(X)
     )
+    alone = TensorDataset(torch.from_numpy(X))  # its items are (x,)
+    np.testing.assert_array_equal(ours.predict_proba(alone), clf.predict_proba(X))
 
 
 def test_regressors_and_batch_norms_take_datasets(limits):
@@ -153,12 +155,18 @@ class Alone(Pairs):
         return X[index]
 
 
+class Triples(Pairs):
+    def __getitem__(self, index):
+        return X[index], y[index], index
+
+
 @cases(
     "data, targets, message",
     [
         (Endless(), None, r"a dataset needs __len__ and __getitem__ \(map-style\)"),
         (Pairs(X[:0], y[:0]), None, "it has no items"),
         (Alone(targets=None), None, "y is missing: item 0 of the dataset has no target"),
+        (Triples(), None, r"its 3 parts have different shapes. Give pairs \(x, y\)"),
         (Pairs(), y[:5], "y of length 5 is not allowed: the dataset has 600 items"),
         (Unequal(), y, r"item 3 of the dataset: X\[0\] with rows of shape \(63,\) .* \(64,\)"),
         (Splits(train=Pairs(), test=Pairs()), None, "several datasets, 'train', 'test'. Give one"),

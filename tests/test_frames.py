@@ -127,8 +127,8 @@ def test_columns_are_those_of_encoders():
     """The same numbers as scikit-learn's encoders make, in the order of the table."""
     X = frame()
     columns = {
-        "age": Numbers.learned("age", X["age"]),
-        "city": Categories.learned("city", X["city"], named=False, complaints={}),
+        "age": Numbers.learned("age", X["age"], slice(None)),
+        "city": Categories.learned("city", X["city"], slice(None), named=False, complaints={}),
     }
     encoding = Encoding(tuple(columns.values()))
     rows = encoding.encoded(X[["age", "city"]], ["age", "city"])
@@ -307,6 +307,17 @@ def test_gaps_of_later_rows():
     assert rows["a"][2] == pytest.approx(5.0, abs=0.1)
     assert rows["one"][[0, 3]].tolist() == [1.0, 1.0]
     assert np.isfinite(reg.predict(new)).all()
+
+
+def test_encodings_do_not_know_rows_of_weight_zero():
+    """Neither their categories nor their numbers: draws are those without these rows."""
+    X, gaps = related(200)
+    counts = np.arange(200) % 4 > 0
+    given = X.assign(b=X["b"].mask(gaps)).astype({"city": object})
+    given.loc[~counts, ["a", "city"]] = [1e6, "Bern"]
+    weighted = BayesianGLMRegressor(**TINY).fit(given, X["own"], sample_weight=1.0 * counts)
+    without = BayesianGLMRegressor(**TINY).fit(given[counts], X["own"][counts])
+    np.testing.assert_array_equal(weighted.predict(given), without.predict(given))
 
 
 def test_gaps_of_a_single_column_are_its_mean():

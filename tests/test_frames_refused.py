@@ -270,3 +270,13 @@ def test_columns_of_other_parameters_stay_beside_categories():
         clone(reg).set_params(categorical_features=["hours"]).fit(X, ROOMS)
     more = reg.predict(X.assign(hours=2.0 * X["hours"]))
     assert np.allclose(more, 2.0 * reg.predict(X))
+
+
+def test_text_in_arrays_needs_the_numbers_of_its_columns():
+    """Those that a ColumnTransformer passes on, for instance; the remedy of the error works."""
+    X = frame()[["city", "rooms"]].to_numpy(dtype=object)
+    reg = BayesianGLMRegressor(**TINY)
+    with pytest.raises(ValueError, match="its column 0 is not .* Name what .* categorical_feat"):
+        reg.fit(X, REAL)
+    reg.set_params(categorical_features=[0]).fit(X, REAL)
+    assert "x0=Oslo" in list(reg.summary()["name"])

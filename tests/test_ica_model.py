@@ -341,7 +341,7 @@ def test_mixing_distance_counts_in_the_metric():
         n_chains=1, n_draws=10_000, burn_in=0, thinning=MixingDistance(n_steps=6000),
         random_state=0,
     )  # fmt: skip
-    theta = torch.from_numpy(posterior["components"][0, -1].reshape(1, 4))
+    theta = torch.tensor(posterior["components"][0, -1].reshape(1, 4))
     rate = sampling_threshold(
         np.atleast_2d(largest_score_variance(model, data, theta)),
         step_size=1.0, n=400, batch_size=50,

@@ -11,6 +11,7 @@ import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from _files import by_joblib, by_pickle, by_skops
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import NotFittedError
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import (
+    BayesianCNNClassifier,
     BayesianGLMRegressor,
     BayesianLogisticRegression,
     BayesianMLPClassifier,
@@ -53,6 +55,23 @@ def iris():
     X, y = load_iris(return_X_y=True, as_frame=True)
     clf = BayesianLogisticRegression(n_chains=2, n_draws=500, random_state=0)
     return clf.fit(X, y), X, y
+
+
+# torch --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [BayesianGLMRegressor, BayesianCNNClassifier])
+def test_outputs_of_networks_are_data(kind):
+    """In half precision, which NumPy may not have, and with a gradient."""
+    X = torch.randn((40, 4, 4), generator=torch.manual_seed(0)).bfloat16().requires_grad_()
+    X = X[:, 0] if kind is BayesianGLMRegressor else X
+    y = X.reshape(40, -1)[:, 0].round()
+    rows, targets = X.detach().float().numpy(), y.detach().float().numpy()
+    estimator = kind(**SMALL, **SHORT).fit(rows, targets)
+    expected = estimator.predict(rows), estimator.score(rows, targets)
+    estimator.fit(X, y, sample_weight=torch.ones(40))
+    np.testing.assert_array_equal(estimator.predict(X), expected[0])
+    assert estimator.score(X, y) == expected[1]
 
 
 # arviz --------------------------------------------------------------------------------------------

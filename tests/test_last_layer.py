@@ -223,7 +223,7 @@ def test_predictions_and_exports_put_the_module_together(n_classes):
     module, labels = network(n_classes), y % n_classes
     clf = BayesianModuleClassifier(module, standardize=True, **LAST, **RUN).fit(X, labels)
     names = ("1.weight", "1.bias")
-    state = {name: torch.from_numpy(clf.posterior_[name][1, 3]) for name in names}
+    state = {name: torch.tensor(clf.posterior_[name][1, 3]) for name in names}
     module.load_state_dict(state, strict=False)
     spread = X.std(0)
     rows = (X - X.mean(0)) / np.where(spread > 0.0, spread, 1.0)
@@ -296,7 +296,7 @@ def test_other_priors_sample_the_layer_as_a_network_of_features(changes, linear)
     assert Counted.rows < 2 * len(X)
     assert clf._is_linear(Categorical()) == linear
     names = ("1.weight", "1.bias")
-    state = {name: torch.from_numpy(clf.posterior_[name][1, 3]) for name in names}
+    state = {name: torch.tensor(clf.posterior_[name][1, 3]) for name in names}
     module.load_state_dict(state, strict=False)
     with torch.no_grad():
         expected = module(torch.from_numpy(X).float()).softmax(1)

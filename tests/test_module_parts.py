@@ -290,7 +290,7 @@ def test_only_chosen_parameters_are_sampled(chosen, names):
     assert [name for name in sampled(clf) if name not in statistics] == names
     assert bool(statistics) == (set(NORM) <= set(names))
     state = module.state_dict()
-    state |= {name: torch.from_numpy(clf.posterior_[name][1, 2]) for name in sampled(clf)}
+    state |= {name: torch.tensor(clf.posterior_[name][1, 2]) for name in sampled(clf)}
     module.load_state_dict(state)
     with torch.no_grad():
         expected = module.double().eval()(torch.from_numpy(X[:20])).softmax(1)
@@ -342,7 +342,7 @@ def test_tied_weights_are_one_parameter():
     clf = BayesianModuleClassifier(Tied(), **TINY).fit(X, y)
     assert "there.weight" in sampled(clf) and "third.weight" not in sampled(clf)
     module = clf._module
-    state = {name: torch.from_numpy(clf.posterior_[name][0, 0]) for name in sampled(clf)}
+    state = {name: torch.tensor(clf.posterior_[name][0, 0]) for name in sampled(clf)}
     state["third.weight"] = state["there.weight"]
     module = Tied()
     module.load_state_dict(state)
@@ -378,6 +378,10 @@ def test_a_part_with_two_names_is_sampled_once_and_put_back():
     leaf = theta.clone().requires_grad_()
     (expected,) = torch.autograd.grad(-model.log_lik(leaf, batch).sum(), leaf)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    clf = BayesianModuleClassifier(Twice(), **TINY).fit(
+        X, y
+    )  # what looks at modules puts back, too
+    assert sampled(clf) == ["first.weight", "first.bias", "head.weight", "head.bias"]
 
 
 def test_steps_do_not_go_through_the_parts_of_the_module(monkeypatch):

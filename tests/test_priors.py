@@ -11,7 +11,10 @@ import torch
 from _cases import cases
 from scipy.integrate import quad
 
-from skbayes_sgmcmc.priors.factorised import PRIORS, Laplace, Normal
+from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc.priors.factorised import PRIORS, Laplace, Normal, Prior
+
+pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 SCALE = np.array([0.3, 1.0, 7.0, np.inf])
 FINITE = SCALE[:3]
@@ -162,3 +165,38 @@ def test_expectations_are_each_others_derivatives(prior):
             - prior.expected_gradient(MEANS - move, SDS, rates)
         )[j] / (2.0 * step)
         assert curvature == pytest.approx(prior.expected_curvature(MEANS, SDS, rates)[j], abs=1e-7)
+
+
+class Own(Normal):
+    """A normal prior with a slip."""
+
+    def __init__(self, slip=None):
+        self.slip = slip
+
+    def gradient(self, theta, rates, out):
+        if self.slip == "undefined":
+            Prior.gradient(self, theta, rates, out)
+        torch.mul(theta, rates.sqrt() if self.slip == "not in proportion" else rates, out=out)
+
+    def log_density(self, theta, rates):
+        found = super().log_density(theta, rates)
+        return found.sum() if self.slip == "one number" else found
+
+
+@pytest.mark.parametrize(
+    ("slip", "kind", "message"),
+    [
+        ("undefined", NotImplementedError, r"Own has no method gradient\(theta, rates, out\)"),
+        ("not in proportion", ValueError, "its gradient must be that of -log_density"),
+        ("one number", ValueError, r"returned the shape \(\) for 2 chains"),
+    ],
+)
+def test_slips_of_own_priors_are_named(slip, kind, message):
+    """Without a slip, draws are those of the normal prior."""
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    short = {"n_draws": 10, "burn_in": 10, "thinning": 1, "random_state": 0}
+    with pytest.raises(kind, match=message):
+        BayesianLogisticRegression(prior=Own(slip), **short).fit(X, X[:, 0] > 0.0)
+    fits = [BayesianLogisticRegression(prior=prior, **short) for prior in (Own(), "normal")]
+    one, other = (clf.fit(X, X[:, 0] > 0.0).coef_ for clf in fits)
+    np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -237,6 +237,15 @@ def test_a_step_may_return_the_new_positions():
     np.testing.assert_array_equal(drawn(Returned())["theta"], drawn(InPlace())["theta"])
 
 
+def test_a_step_that_returns_one_position_for_all_chains_is_refused():
+    class Mean(Returned):
+        def euler(self, theta, state, step):
+            return super().euler(theta, state, step).mean(0)
+
+    with pytest.raises(ValueError, match=r"positions of shape \(2,\) for theta of shape \(4, 2\)"):
+        drawn(Mean())
+
+
 def test_a_step_that_moves_nothing_is_named():
     with pytest.warns(SamplingWarning, match=r"draws of Lost\(\) have no spread.*theta in place"):
         drawn(Lost())

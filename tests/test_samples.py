@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPRegressor, PosteriorSamples
+from skbayes_sgmcmc import (
+    BayesianGLMRegressor,
+    BayesianLogisticRegression,
+    BayesianMLPRegressor,
+    PosteriorSamples,
+)
 
 #: budgets too small to mix, on purpose
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -157,3 +162,33 @@ def test_numbers_of_draws_that_cannot_be(pair, n_samples):
 def test_quantiles_are_of_probabilities(pair):
     with pytest.raises(ValueError, match=r"q=1\.5 is not allowed: give a number in \[0, 1\]"):
         pair[0].quantile("x", [0.5, 1.5])
+
+
+def test_arithmetic_in_place_cannot_change_the_draws():
+    """Otherwise the estimator would predict by the changed draws."""
+    X = np.random.default_rng(0).standard_normal((50, 2))
+    reg = BayesianGLMRegressor(n_draws=20, burn_in=20, thinning=1, random_state=0).fit(X, X[:, 0])
+    handed_out = (
+        reg.posterior_["coef"],
+        reg.posterior_.pooled("coef"),
+        reg.sample_posterior()["coef"],
+    )
+    for draws in (*handed_out, reg.posterior_.sample()["coef"]):
+        with pytest.raises(ValueError, match="read-only"):
+            draws *= 2.0
+
+
+@pytest.mark.parametrize(
+    ("draws", "weights", "message"),
+    [
+        ({}, None, r"draws of the shapes \{\} is not allowed"),
+        ({"x": np.zeros(9)}, None, r"'x': \(9,\)\} is not allowed: .* \(n_chains, n_draws, ...\)"),
+        ({"x": np.zeros((2, 9)), "y": np.zeros((2, 5))}, None, "the same two numbers for all"),
+        ({"x": np.zeros((2, 9))}, np.ones((2, 9)), "each of the 9 draws"),
+        ({"x": np.zeros((2, 9))}, -np.ones(9), "a nonnegative number"),
+        ({"x": np.zeros((2, 9))}, np.zeros(9), "not all of them zero"),
+    ],
+)
+def test_draws_and_weights_that_do_not_belong_together(draws, weights, message):
+    with pytest.raises(ValueError, match=message):
+        PosteriorSamples(draws, weights)

@@ -137,8 +137,8 @@ def prediction_times(X, y, X_test):
     states = {}
     for layer, place in enumerate((0, 2, 4), 1):
         draws = [clf.posterior_[f"{kind}_{layer}"][0] for kind in ("weight", "bias")]
-        states[f"{place}.weight"] = torch.from_numpy(draws[0]).mT.contiguous()
-        states[f"{place}.bias"] = torch.from_numpy(draws[1])
+        states[f"{place}.weight"] = torch.tensor(draws[0]).mT.contiguous()
+        states[f"{place}.bias"] = torch.tensor(draws[1])
     ways |= predictors(bare_mlp(), states, X_test)
     rows, expected = [], ways["skbayes_sgmcmc"]()
     with torch.no_grad():

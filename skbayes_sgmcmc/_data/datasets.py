@@ -20,8 +20,9 @@ from .._arrays import Array
 from .._conversion import ITS_ROWS
 from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
+from .._table_columns import of_tensor
 from .fields import Field
-from .layout import Layout, as_array, is_several, one_row
+from .layout import Layout, is_several, one_row
 
 #: names of the target in an item that is a mapping, and of a column or attribute with all targets
 LABELS = ("labels", "label", "targets", "target", "y")
@@ -30,7 +31,10 @@ LABELS = ("labels", "label", "targets", "target", "y")
 def split_item(item: Any) -> tuple[Any, Any]:
     """x and y of an item; y is None if the item has none."""
     if isinstance(item, tuple | list):  # first, because it is the usual case and quick to see
-        return (item[0], item[1]) if len(item) == 2 else (item, None)
+        if len(item) == 2:
+            return item[0], item[1]
+        # as those of a TensorDataset of rows alone
+        return (item[0] if len(item) == 1 and hasattr(item[0], "shape") else item), None
     if isinstance(item, Mapping):
         names = [name for name in LABELS if name in item]
         x = {key: value for key, value in item.items() if key not in names}
@@ -217,7 +221,15 @@ def layout_of_items(dataset: Any) -> Layout:
     x, _ = split_item(dataset[0])
     if is_several(x) or isinstance(x, Mapping):
         return Layout.of(one_row(x))
-    return Layout.of(np.asarray(as_array(x))[None])
+    try:
+        row = np.asarray(of_tensor(x))
+    except ValueError:
+        raise not_allowed(
+            f"item 0 of the dataset is not allowed: its {len(x)} parts have different shapes. Give "
+            "pairs (x, y) or, for several inputs, mappings of arrays with a label.",
+            "the-rows-cannot-be-read",
+        ) from None
+    return Layout.of(row[None])
 
 
 def targets_of(dataset: Any, n_workers: int) -> Array:
@@ -236,8 +248,8 @@ def targets_of(dataset: Any, n_workers: int) -> Array:
             column = dataset[name] if _has_column(dataset, name) else getattr(dataset, name, None)
         except (TypeError, KeyError, IndexError):
             column = None
-        if column is not None and np.shape(as_array(column))[:1] == (length(dataset),):
-            targets = np.asarray(as_array(column))
+        if column is not None and np.shape(of_tensor(column))[:1] == (length(dataset),):
+            targets = np.asarray(of_tensor(column))
             if _agree(targets, dataset):
                 return targets
     return np.concatenate(list(_fetched_targets(dataset, n_workers)))
@@ -248,7 +260,7 @@ def _agree(targets: Array, dataset: Any) -> bool:
     some = sorted({0, len(targets) // 2, len(targets) - 1})
     found = (split_item(item)[1] for item in items_of(dataset, some))
     pairs = zip(targets[some], found, strict=True)
-    return all(y is None or np.array_equal(np.asarray(as_array(y)), known) for known, y in pairs)
+    return all(y is None or np.array_equal(np.asarray(of_tensor(y)), known) for known, y in pairs)
 
 
 def _has_column(dataset: Any, name: str) -> bool:
@@ -270,7 +282,7 @@ class _Targets(torch.utils.data.Dataset[Any]):
                     f"y is missing: item {index} of the dataset has no target. Give y, items "
                     f"(x, y), or mappings with one of {', '.join(map(repr, LABELS))}."
                 )
-            found.append(np.asarray(as_array(y)))
+            found.append(np.asarray(of_tensor(y)))
             if found[-1].shape != found[0].shape:
                 raise not_allowed(
                     f"item {index} of the dataset has a target of shape {found[-1].shape}, and "

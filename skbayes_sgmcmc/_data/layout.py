@@ -17,6 +17,7 @@ import numpy as np
 from .._arrays import Array
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
+from .._table_columns import of_tensor
 from .._validation import BOUNDS
 from .images import flat_rows
 
@@ -119,7 +120,7 @@ class Layout:
         """One row, given as the arguments of the module or as a single array, in float32."""
         if self.several:
             return self.flat(one_row(x))[0].astype(np.float32)
-        field, x = self.fields[0], as_array(x)
+        field, x = self.fields[0], of_tensor(x)
         if isinstance(x, np.ndarray) and x.shape == field.shape and field.kind == "float":
             return x.astype(np.float32, copy=False).reshape(-1)  # the usual case, made fast
         return _rows_of(field, np.asarray(x)[None])[0].astype(np.float32)
@@ -166,21 +167,12 @@ def is_several(X: Any) -> bool:
 
 def _items(X: Any) -> Sequence[tuple[str | int, Any]]:
     pairs = X.items() if isinstance(X, Mapping) else enumerate(X)
-    return [(key, as_array(values)) for key, values in pairs]
+    return [(key, of_tensor(values)) for key, values in pairs]
 
 
 def one_row(x: Any) -> dict[str | int, Array]:
     """The arrays of a row that is a mapping or a sequence of them, each with an axis of one row."""
     return {key: np.asarray(values)[None] for key, values in _items(x)}
-
-
-def as_array(values: Any) -> Any:
-    """Tensors as arrays; everything else as it is."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        half = values.dtype.is_floating_point and values.dtype.itemsize == 2
-        return values.float().numpy() if half else values.numpy()  # NumPy has no bfloat16
-    return values
 
 
 def of_sequence(name: str, values: Any) -> Array:

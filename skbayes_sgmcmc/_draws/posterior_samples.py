@@ -11,8 +11,9 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._exceptions import explained
+from .._exceptions import explained, not_allowed
 from .._limits import LIMITS
+from .._table_columns import of_tensor
 from .._validation import BOUNDS, check_int, check_random_state, check_real, check_unless
 from .storage import decode
 
@@ -65,9 +66,27 @@ class PosteriorSamples:
         weights: Array | None = None,
         statistics: Mapping[str, Array] | None = None,
     ):
-        self.draws = dict(draws)
-        self.weights = weights
+        self.draws = {
+            name: values if isinstance(values, np.ndarray) else np.asarray(of_tensor(values))
+            for name, values in draws.items()
+        }
+        shapes = {name: values.shape for name, values in self.draws.items()}
+        if len({shape[:2] for shape in shapes.values()}) != 1 or min(map(len, shapes.values())) < 2:
+            raise not_allowed(
+                f"draws of the shapes {shapes} is not allowed: give one or more arrays of shape "
+                "(n_chains, n_draws, ...), the same two numbers for all."
+            )
+        self.weights = None if weights is None else np.asarray(of_tensor(weights))
+        if self.weights is not None and not self._are_weights(self.weights):
+            raise not_allowed(
+                f"weights={weights!r} is not allowed: give a nonnegative number for each of the "
+                f"{self.n_draws} draws of a chain, not all of them zero, or None."
+            )
         self.statistics = dict(statistics or {})
+
+    def _are_weights(self, weights: Array) -> bool:
+        good = weights.shape == (self.n_draws,) and bool(np.isfinite(weights).all())
+        return good and bool((weights >= 0.0).all()) and weights.sum() > 0.0
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {shape}" for name, shape in self.shapes.items())
@@ -125,7 +144,10 @@ class PosteriorSamples:
                     "summary() of the estimator shows it, then sample_posterior() has its draws."
                 )
             )
-        return self.draws[name]
+        # read-only: arithmetic in place would change what the estimator predicts
+        held = self.draws[name].view()
+        held.flags.writeable = False
+        return held
 
     def pooled_weights(self) -> Array | None:
         """Normalised weights of the pooled draws, or None if they are equal."""
@@ -188,7 +210,7 @@ class PosteriorSamples:
     def sample(
         self, n_samples: int | None = None, random_state: int | np.random.RandomState | None = None
     ) -> dict[str, Array]:
-        """All pooled draws, or ``n_samples`` of them drawn with replacement by their weights."""
+        """All pooled draws, read-only, or ``n_samples`` of them, with replacement by weight."""
         chosen = self.chosen(n_samples, random_state)
         return {name: self.select(name, chosen) for name in self.draws}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,9 @@ def tensor_of(draws: Array) -> Tensor:
     """Draws as a tensor. Those of a read-only file are copied: tensors can be written to."""
     import torch
 
+    draws = draws.view()
+    with suppress(ValueError):
+        draws.flags.writeable = True
     return torch.from_numpy(np.require(draws, requirements="W"))
 
 

@@ -13,7 +13,7 @@ A fit passes these modules in this order:
 8. ``chains``: the one loop over steps.
 
 ``streams`` takes this path for a part of a stream and remembers what later parts need, ``sample``
-for a user's log density or model.
+for a user's log density or model, which ``own_models`` looks at.
 
 Terms: the *target* is the density that a run samples. A *chain* moves towards it in *steps*, and
 some of its positions are kept as *draws*. A *group* is a set of chains that advance together as one

@@ -174,7 +174,7 @@ def _check_range(name: str, schedule: Schedule, plan: Plan) -> None:
         values = schedule.values(plan.grid, n_steps)
     low, high = float(values.min()), float(values.max())
     least, most = BOUNDS.smallest_step, BOUNDS.largest_step
-    if not high <= most or (low < least and (low > 0.0 or name == "step_size")):
+    if not high <= most or (low < least and (low != 0.0 or name == "step_size")):
         raise not_allowed(
             f"{name}={schedule!r} is not allowed: over {n_steps} steps its values are between "
             f"{low:g} and {high:g}; they must stay between {least:g} and {most:g}."

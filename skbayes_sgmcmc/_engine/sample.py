@@ -26,6 +26,7 @@ from ..schedules import MixingDistance, Schedule
 from .devices import run_device
 from .jobs import given_starts
 from .memory import check_density_memory
+from .own_models import check_data, check_model
 from .problem import Problem
 from .run import Run, draw
 from .settings import Settings
@@ -189,10 +190,13 @@ def sample(
         check_density_memory(model.n_parameters, settings.n_chains)
     rows = Data({}, 1) if data is None else data
     where, precision = run_device(settings, model, rows.n_rows)
+    starts = _starts(model, settings).to(where, precision)
     if isinstance(model, DensityModel):
-        starts = _starts(model, settings).to(where, precision)
         model.check_rows(starts)
         model.check_gradient(starts)
+    else:
+        check_data(rows)
+        check_model(model, rows, starts)
     run = draw(
         Problem(model, rows, precision, where),
         settings,
@@ -221,7 +225,7 @@ def _check_draws(model: Model, run: Run, posterior: PosteriorSamples, sampler: A
         _check_mixing(posterior)
 
 
-def _starts(model: DensityModel, settings: Settings) -> Tensor:
+def _starts(model: Model, settings: Settings) -> Tensor:
     """Positions like those where the chains start."""
     if isinstance(settings.init, str):
         rng = np.random.default_rng(0)

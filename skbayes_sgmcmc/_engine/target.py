@@ -260,6 +260,7 @@ class Target:
         moved = 0.0 if self.coordinates is None else self.coordinates.log_det(theta)
         return -(self._log_joint(theta) + moved) / self.n
 
+    @torch.no_grad()  # a density may have parameters of its own
     def log_joint(self, theta: Array) -> Array:
         """log p(theta) + log p(data | theta) of positions (draws, n_parameters), shape (draws,)."""
         positions = torch.from_numpy(np.atleast_2d(theta)).to(self.like)
@@ -277,6 +278,7 @@ class Target:
             found = found + rows * self.data.scale
         return torch.as_tensor(found, device=theta.device)
 
+    @torch.no_grad()  # a density may have parameters of its own
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
         found = []

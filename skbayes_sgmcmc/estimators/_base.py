@@ -410,7 +410,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         ----------
         n_samples : int or None, default=None
             Number of draws, chosen with replacement in proportion to their weights. None: every
-            draw once.
+            draw once, in arrays that are read-only.
         random_state : int, RandomState or None, default=None
             Seed for the choice of draws.
 

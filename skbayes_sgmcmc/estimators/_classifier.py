@@ -135,7 +135,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         stream: bool,
         classes: Any = None,
     ) -> KeptRows:
-        X, labels = self._validate_xy(X, y, reset=first)
+        X, labels = self._validate_xy(X, y, reset=first, weight=sample_weight)
         labels = labels.toarray() if sp.issparse(labels) else labels
         if not stream:
             self._check_labels(labels, y)
@@ -238,7 +238,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     def _calibrate(self, task: Task) -> None:
         """Calibrate the predictions of a finished fit, for estimators that do."""
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool, weight: Any = None) -> tuple[Any, Any]:
         several = n_columns(y) > 1
         if several and not get_tags(self).target_tags.multi_output:
             raise not_allowed(
@@ -246,7 +246,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
                 "has one target: give one column, take BayesianMLPClassifier, or fit one model a "
                 "column with sklearn.multioutput.MultiOutputClassifier."
             )
-        return validate_xy(self, X, y, reset=reset, multi_output=several)
+        return validate_xy(self, X, y, reset=reset, weight=weight, multi_output=several)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         return [self._predict_block(draws, x)]

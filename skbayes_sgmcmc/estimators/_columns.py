@@ -23,7 +23,7 @@ from .._table_columns import (
     missing_value,
     with_column,
 )
-from .._validation import brief, is_whole, validate_data
+from .._validation import brief, check_sample_weight, is_whole, validate_data
 from ._encoding import PLAIN, Encoding, learned
 
 #: what to do with a row without a label
@@ -267,11 +267,14 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False, head:
     return X
 
 
-def with_numbers(estimator: Any, X: Any, *, reset: bool, head: Any = None) -> tuple[Any, bool]:
+def with_numbers(
+    estimator: Any, X: Any, *, reset: bool, weight: Any = None, head: Any = None
+) -> tuple[Any, bool]:
     """X with numbers in place of categories and gaps, and whether it was encoded.
 
     X stays as it is if its columns are numbers without gaps, or for others to refuse. ``reset``:
-    learn the encoding from X, of estimators that have one. ``head`` is as for :func:`with_codes`.
+    learn the encoding from X, of estimators that have one, without the rows whose ``weight`` is
+    zero. ``head`` is as for :func:`with_codes`.
     """
     chosen = getattr(estimator, "categorical_features", None)
     named = chosen is not None and not isinstance(chosen, str)
@@ -301,7 +304,8 @@ def with_numbers(estimator: Any, X: Any, *, reset: bool, head: Any = None) -> tu
             row, where = int(gaps.argmax()), f" in column {labels[j]!r}, {name},"
             raise not_allowed(missing_value("X", row, values[row], where, "Leave the row out"))
     if reset:
-        estimator._encoding = learned(X, labels, columns.names, chosen, special)
+        counted = slice(None) if weight is None else check_sample_weight(weight, X.shape[0]) > 0.0
+        estimator._encoding = learned(X, counted, labels, columns.names, chosen, special)
     encoding = estimator._encoding
     if encoding.plain and not any(
         missing_of(as_array(column_of(X, j))).any() for j in range(len(labels))

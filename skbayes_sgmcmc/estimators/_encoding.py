@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import Array
-from .._conversion import refuse_columns
+from .._conversion import NAME_CATEGORIES, refuse_columns
 from .._exceptions import listed, not_allowed
 from .._labels import codes_of, label_array, label_text
 from .._table_columns import (
@@ -48,8 +48,8 @@ class Numbers:
     gaps: bool
 
     @classmethod
-    def learned(cls, name: str, column: Any) -> Numbers:
-        values = numbers_of(name, column)
+    def learned(cls, name: str, column: Any, counted: Any) -> Numbers:
+        values = numbers_of(name, column)[counted]
         missing = np.isnan(values)
         if missing.all():
             raise not_allowed(EMPTY.format(name))
@@ -87,13 +87,13 @@ class Categories:
 
     @classmethod
     def learned(
-        cls, name: str, column: Any, complaints: dict[str, Complaint], *, named: bool
+        cls, name: str, column: Any, counted: Any, complaints: dict[str, Complaint], *, named: bool
     ) -> Categories:
         """``named``: whether the user says that the column holds categories.
 
         ``complaints`` takes what speaks against it.
         """
-        counts = Counter(categories_of(name, column))
+        counts = Counter(categories_of(name, column)[counted])
         if counts.keys() == {None}:
             raise not_allowed(EMPTY.format(name))
         missing, total = counts.pop(None, 0), counts.total()
@@ -232,12 +232,18 @@ PLAIN = Encoding()
 
 
 def learned(
-    X: Any, labels: Sequence[str], names: Sequence[str], chosen: Any, special: Mapping[int, str]
+    X: Any,
+    counted: Any,
+    labels: Sequence[str],
+    names: Sequence[str],
+    chosen: Any,
+    special: Mapping[int, str],
 ) -> Encoding:
     """The encoding of these columns.
 
-    ``labels`` are what columns are called, ``names`` their names, if X has any. ``chosen`` is the
-    parameter ``categorical_features``, and ``special`` has the columns that are no features.
+    ``counted`` are the rows of positive weight. ``labels`` are what columns are called, ``names``
+    their names, if X has any. ``chosen`` is the parameter ``categorical_features``, and ``special``
+    has the columns that are no features.
     """
     categories = _categories(X, names, chosen, X.shape[1])
     for j in categories & special.keys():
@@ -258,12 +264,12 @@ def learned(
         )
     if bad:
         named_bad = {labels[j]: each for j, each in bad.items()}
-        refuse_columns(named_bad, "Name what holds categories in categorical_features")
+        refuse_columns(named_bad, NAME_CATEGORIES)
     named, complaints = not isinstance(chosen, str), dict[str, Complaint]()
     kinds = tuple(
-        Categories.learned(label, column_of(X, j), complaints, named=named)
+        Categories.learned(label, column_of(X, j), counted, complaints, named=named)
         if j in categories
-        else Numbers.learned(label, column_of(X, j))
+        else Numbers.learned(label, column_of(X, j), counted)
         for j, label in enumerate(labels)
     )
     warn_of_texts(complaints)
@@ -271,7 +277,7 @@ def learned(
     normal = None
     if any(isinstance(each, Numbers) and each.gaps for each in (kinds[j] for j in numbers)):
         values = [numbers_of(labels[j], column_of(X, j)) for j in numbers]
-        normal = NormalNumbers.learned(numbers, np.column_stack(values))
+        normal = NormalNumbers.learned(numbers, np.column_stack(values)[counted])
     return Encoding(kinds, normal)
 
 

@@ -10,8 +10,8 @@ from sklearn.base import is_classifier
 
 from .._arrays import Array
 from .._data.images import shape_in
-from .._data.layout import as_array
 from .._exceptions import not_allowed
+from .._table_columns import of_tensor
 from .._validation import brief, check_choice, check_random_state, is_auto, is_real
 from . import _module_checks as checks
 from . import _module_rows as module_rows
@@ -125,7 +125,7 @@ class ModuleEstimator(LastLayer):
             self._x_center = np.where(self._layout.whole, 0.0, self._x_center)
             self._x_scale = np.where(self._layout.whole, 1.0, self._x_scale)
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool, weight: Any = None) -> tuple[Any, Array]:
         if is_dataset_like(X):
             return self._validate_dataset(X, y, reset=reset)
         X = module_rows.as_arrays(X)
@@ -133,7 +133,7 @@ class ModuleEstimator(LastLayer):
             X = module_rows.by_name(X, self.module)
             self._layout = module_rows.layout_of(X, self.input_shape, self.standardize)
         flat = self._flat(X)
-        flat, y = super()._validate_xy(flat, as_array(y), reset=reset)  # type: ignore[misc]
+        flat, y = super()._validate_xy(flat, y, reset=reset, weight=weight)  # type: ignore[misc]
         if reset:
             self._shape_in = None if self._layout.several else shape_in(X)
         return flat, y
@@ -148,7 +148,7 @@ class ModuleEstimator(LastLayer):
             )
         if reset:
             self._layout, self._shape_in = layout_of_items(X), None
-        y = targets_of(X, self.n_workers) if y is None else np.asarray(as_array(y))
+        y = targets_of(X, self.n_workers) if y is None else np.asarray(of_tensor(y))
         if len(y) != len(X):
             raise not_allowed(
                 f"y of length {len(y)} is not allowed: the dataset has {len(X)} items."

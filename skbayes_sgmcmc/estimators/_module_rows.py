@@ -10,10 +10,10 @@ import numpy as np
 
 from .._conversion import is_dataset
 from .._data.images import flat_rows, shape_in
-from .._data.layout import PLAIN, Field, Layout, as_array, is_several, of_sequence
+from .._data.layout import PLAIN, Field, Layout, is_several, of_sequence
 from .._exceptions import not_allowed
 from .._table_columns import as_array as values_of_column
-from .._table_columns import column_names, is_table
+from .._table_columns import column_names, is_table, of_tensor
 from .._validation import check_sizes
 
 
@@ -101,7 +101,7 @@ def _check_shape(X: Any, shape: Any, given: Any, input_shape: Any) -> None:
 def as_arrays(X: Any) -> Any:
     """Lists and tensors as arrays; everything else as it is."""
     rows = isinstance(X, list) or (isinstance(X, tuple) and not is_several(X))
-    return of_sequence("X", X) if rows else as_array(X)
+    return of_sequence("X", X) if rows else of_tensor(X)
 
 
 def is_dataset_like(X: Any) -> bool:

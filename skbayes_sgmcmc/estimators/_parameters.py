@@ -129,6 +129,8 @@ def _check_prior(name: str, value: Any) -> None:
 
     if not isinstance(value, Prior):
         check_choice(name, value, PRIORS)
+    elif type(value) not in PRIORS.values():
+        value.check(name)
 
 
 def check_spikes(name: str, value: Any) -> None:

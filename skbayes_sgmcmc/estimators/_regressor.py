@@ -101,7 +101,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
     ) -> KeptRows:
-        X, y = self._validate_xy(X, y, reset=first)
+        X, y = self._validate_xy(X, y, reset=first, weight=sample_weight)
         rows = weighted(X, y, sample_weight)
         if not stream:
             n = rows.n_rows if rows.weight is None else rows.weight.sum()
@@ -175,9 +175,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     # targets --------------------------------------------------------------------------------------
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool, weight: Any = None) -> tuple[Any, Array]:
         several = get_tags(self).target_tags.multi_output
-        X, y = validate_numbers(self, X, y, reset=reset, multi_output=several)
+        X, y = validate_numbers(self, X, y, reset=reset, weight=weight, multi_output=several)
         if reset:
             self._y_shape = y.shape[1:]
         y = y.reshape(len(y), -1)

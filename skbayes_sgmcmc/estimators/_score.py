@@ -8,7 +8,7 @@ from sklearn.metrics import r2_score
 
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
-from .._table_columns import check_no_mask, not_finite
+from .._table_columns import check_no_mask, not_finite, of_tensor
 
 
 def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -28,7 +28,7 @@ def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     float
         1 minus the mean squared error over the variance of the targets.
     """
-    predicted = self.predict(X)
+    predicted, y = self.predict(X), of_tensor(y)
     with explained_conversion("y", y):
         if reason := not_finite("y", y):
             raise not_allowed(reason)

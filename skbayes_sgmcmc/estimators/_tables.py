@@ -23,6 +23,7 @@ from .._table_columns import (
     column_names,
     is_table,
     not_finite,
+    of_tensor,
 )
 from .._validation import (
     check_array,
@@ -50,9 +51,11 @@ def validate_x(estimator: Any, X: Any) -> Any:
     return _summed(validate_data(estimator, rows, reset=False, **accepted))
 
 
-def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> tuple[Any, Array]:
+def validate_xy(
+    estimator: Any, X: Any, y: Any, *, reset: bool, weight: Any = None, **of_y: Any
+) -> tuple[Any, Array]:
     """X as :func:`validate_x` returns it, and y; ``of_y`` are options of scikit-learn's check."""
-    rows, known = _rows(estimator, X, reset=reset, more=not reset)
+    rows, known = _rows(estimator, X, reset=reset, weight=weight, more=not reset)
     y = y[:] if is_stored(y) or hasattr(y, "chunks") else y
     y = y if of_y.get("y_numeric") else label_array("y", y)
     if isinstance(rows, StoredRows):
@@ -72,6 +75,7 @@ def validate_xy(estimator: Any, X: Any, y: Any, *, reset: bool, **of_y: Any) -> 
 
 def validate_numbers(estimator: Any, X: Any, y: Any, **options: Any) -> tuple[Any, Array]:
     """X and y as :func:`validate_xy` returns them, with y as finite numbers."""
+    y = of_tensor(y)
     with explained_conversion("y", y):
         X, y = validate_xy(estimator, X, y, y_numeric=True, **options)
         # scikit-learn leaves arrays of text as they are; torch warns of arrays to read only, and
@@ -94,7 +98,9 @@ def _summed(X: Any) -> Any:
     return X
 
 
-def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[Any, bool]:
+def _rows(
+    estimator: Any, X: Any, *, reset: bool, weight: Any = None, more: bool = False
+) -> tuple[Any, bool]:
     """Rows with codes in place of labels, and whether their columns have been checked."""
     if isinstance(X, ParquetRows):
         if not reset and hasattr(estimator, "feature_names_in_"):
@@ -102,7 +108,7 @@ def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[A
         head = X.header
         validate_data(estimator, head, reset=reset, skip_check_array=True)
         rows = with_codes(estimator, _table(X), reset=reset, more=more, head=head)
-        return with_numbers(estimator, rows, reset=reset, head=head)[0], True
+        return with_numbers(estimator, rows, reset=reset, weight=weight, head=head)[0], True
     check_no_mask("X", X)
     X = as_table(_table(X))
     if is_table(X):
@@ -115,7 +121,8 @@ def _rows(estimator: Any, X: Any, *, reset: bool, more: bool = False) -> tuple[A
             )
         if not reset and hasattr(estimator, "feature_names_in_"):
             X = by_name(X, estimator.feature_names_in_)
-    return with_numbers(estimator, with_codes(estimator, X, reset=reset, more=more), reset=reset)
+    rows = with_codes(estimator, X, reset=reset, more=more)
+    return with_numbers(estimator, rows, reset=reset, weight=weight)
 
 
 def _check_columns(estimator: Any, rows: StoredRows, known: bool, *, reset: bool) -> None:

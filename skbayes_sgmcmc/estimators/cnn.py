@@ -225,9 +225,9 @@ class BayesianCNNClassifier(CalibratedClassifier):
 
     # images ---------------------------------------------------------------------------------------
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool, weight: Any = None) -> tuple[Any, Array]:
         flat, shape = flat_images(X)
-        flat, y = super()._validate_xy(flat, y, reset=reset)
+        flat, y = super()._validate_xy(flat, y, reset=reset, weight=weight)
         if reset:
             self.image_shape_ = self._resolve_shape(flat.shape[1], shape)
             self._shape_in = shape_in(X)

@@ -228,9 +228,10 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         known = self._trials(X)
         return y if known is None else np.hstack([y, known])
 
-    def _validate_xy(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+    def _validate_xy(self, X: Any, y: Any, *, reset: bool, weight: Any = None) -> tuple[Any, Array]:
         bounds = bounds_of(y) if self._family.times else None
-        X, y = super()._validate_xy(X, y if bounds is None else bounds.max(axis=1), reset=reset)
+        y = y if bounds is None else bounds.max(axis=1)
+        X, y = super()._validate_xy(X, y, reset=reset, weight=weight)
         if not self._columns.features:
             raise not_allowed(
                 f"{' and '.join(self._columns.special)} leave no feature of the {X.shape[1]} "

@@ -49,6 +49,7 @@ from torch import Tensor
 from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._data.minibatch import Batch, Data
+from .._exceptions import undefined
 from .._metric import Metric, State
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Model:
 
     def init(self, rng: np.random.Generator) -> Array:
         """A starting position of shape (n_parameters,)."""
-        raise NotImplementedError
+        raise undefined(self, "init(rng)")
 
     def init_state(self, theta: Tensor) -> State:
         """Tensors of each chain that change along with theta, such as latent variables."""
@@ -200,11 +201,11 @@ class Model:
 
     def log_prior(self, theta: Tensor) -> Tensor:
         """log p(theta), shape (chains,)."""
-        raise NotImplementedError
+        raise undefined(self, "log_prior(theta)")
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         """log p(row | theta) of every row, shape (chains, rows)."""
-        raise NotImplementedError
+        raise undefined(self, "log_lik(theta, batch)")
 
     def reported(self, theta: Tensor, batch: Batch) -> Tensor:
         """What reports of a run's progress say of rows, shape (chains, rows).
@@ -222,7 +223,7 @@ class Model:
         """Write scale * grad(-log prior) to ``out``, given the latent variables in ``state``."""
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
-            (gradient,) = torch.autograd.grad(self.log_prior(at).sum(), at, allow_unused=True)
+            gradient = _gradient(self.log_prior(at).sum(), at)
         out.zero_()
         if gradient is not None:
             out.add_(gradient, alpha=-scale)
@@ -255,8 +256,9 @@ class Model:
         with torch.enable_grad():
             at = theta.detach().requires_grad_(True)
             rows = self.log_lik(at, batch) * batch.weight
-            (gradient,) = torch.autograd.grad(rows.sum(), at)
-        out.add_(gradient, alpha=-scale)
+            gradient = _gradient(rows.sum(), at)
+        if gradient is not None:
+            out.add_(gradient, alpha=-scale)
         return rows.detach()
 
     def value_and_gradient(
@@ -437,3 +439,8 @@ def named_blocks(draws: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
 
 
 __all__ = ["Anchor", "Metric", "Model"]
+
+
+def _gradient(of: Tensor, at: Tensor) -> Tensor | None:
+    """The gradient; None of a constant, such as a flat prior or the likelihood of no data."""
+    return torch.autograd.grad(of, at, allow_unused=True)[0] if of.requires_grad else None

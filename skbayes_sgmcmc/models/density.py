@@ -57,13 +57,13 @@ class DensityModel(Model):
         # its gradient
         found = self.log_density(theta)
         if _shape(found) != (len(theta),):
-            raise _refused(
-                f"log_density returned {_described(found)} for theta of shape "
+            raise refused(
+                f"log_density returned {described(found)} for theta of shape "
                 f"{tuple(theta.shape)}: return a tensor with one number for each row of theta."
             )
         values = torch.as_tensor(found, device=theta.device)
         if values.is_complex():
-            raise _refused("log_density returned complex numbers: return real ones, such as .real.")
+            raise refused("log_density returned complex numbers: return real ones, such as .real.")
         if theta.requires_grad and not values.requires_grad:
             raise _no_gradient()
         return values[:, None]
@@ -81,7 +81,7 @@ class DensityModel(Model):
         with torch.no_grad():
             every = _unchanged("log_density", theta, lambda at: self.log_lik(at, batch))
             if every.isnan().all():
-                raise _refused(
+                raise refused(
                     "log_density returned nan wherever the chains start: give an init where it is "
                     "finite."
                 )
@@ -92,7 +92,7 @@ class DensityModel(Model):
             raise _no_gradient()
         same = partial(torch.allclose, rtol=1e-3, atol=1e-3, equal_nan=True)
         if same(every, again) and not same(every[:1], alone):
-            raise _refused(
+            raise refused(
                 f"log_density returned {alone.item():.5g} for one row of theta, and "
                 f"{every[0].item():.5g} for the same row before {len(theta) - 1} others: each row "
                 "is a chain, and its density must not depend on the others. Sums and means are "
@@ -122,7 +122,7 @@ class DensityModel(Model):
         rounding = 10.0 * torch.finfo(theta.dtype).eps * ahead.abs() / step
         wrong = (given - found).abs() > 0.1 * (given.abs() + found.abs()) + rounding
         if wrong.all() and found.any():
-            raise _refused(
+            raise refused(
                 f"gradient_of_potential has the slope {given[0]:.5g} along a line through a start, "
                 f"where -log_density has {found[0]:.5g}: return the gradient of "
                 "-log_density, such as theta for -0.5 * (theta**2).sum(1); or leave it out, and "
@@ -162,8 +162,8 @@ class DensityModel(Model):
         gradient = self.gradient(theta, rng)
         gradient, aux = gradient if isinstance(gradient, tuple) else (gradient, {})
         if not isinstance(gradient, Tensor) or gradient.shape != theta.shape:
-            raise _refused(
-                f"gradient_of_potential returned {_described(gradient)} for theta of shape "
+            raise refused(
+                f"gradient_of_potential returned {described(gradient)} for theta of shape "
                 f"{tuple(theta.shape)}: return a tensor of the shape of theta. "
                 "rng.normal(n_parameters) has this shape, too."
             )
@@ -176,7 +176,7 @@ def _unchanged(name: str, theta: Tensor, function: Callable[[Tensor], Tensor]) -
     at = theta.clone()
     found = function(at)
     if not torch.equal(at, theta):
-        raise _refused(
+        raise refused(
             f"{name} changes theta, which are the positions of the chains: work on theta.clone(), "
             "or leave out operations in place, such as theta.sub_(...)."
         )
@@ -184,7 +184,7 @@ def _unchanged(name: str, theta: Tensor, function: Callable[[Tensor], Tensor]) -
 
 
 def _no_gradient() -> ValueError:
-    return _refused(
+    return refused(
         "log_density returned a tensor without a gradient in theta: compute it from theta by "
         "operations of torch, or give gradient_of_potential."
     )
@@ -198,10 +198,12 @@ def _shape(found: Any) -> tuple[int, ...] | None:
         return None
 
 
-def _described(found: Any) -> str:
+def described(found: Any) -> str:
+    """What a function of the user's returned, for messages."""
     shape, kind = _shape(found), type(found).__name__
     return kind if shape is None else f"{kind} of shape {shape}"
 
 
-def _refused(message: str) -> ValueError:
+def refused(message: str) -> ValueError:
+    """An error about what the user samples."""
     return not_allowed(message, "a-density-of-your-own-is-not-allowed")

@@ -222,7 +222,7 @@ class FromTorch(Predictive):
         found = distribution.log_prob(allowed)
         outside = ~inside if inside.shape == found.shape else ~inside.all(-1)
         found = found.masked_fill(outside, -torch.inf)
-        return np.asarray(found.reshape(*self.outputs.shape[:2], -1))
+        return np.asarray(found.detach().reshape(*self.outputs.shape[:2], -1))
 
     def possible(self, y: Array) -> Array:
         distribution = self._made()
@@ -280,7 +280,7 @@ class FromTorch(Predictive):
     def _shaped(self, values: Tensor) -> Any:
         """Values in the kind of the outputs, (draws, rows, targets)."""
         shaped = values.reshape(*self.outputs.shape[:2], self.n_targets)
-        return shaped if isinstance(self.outputs, Tensor) else shaped.numpy()
+        return shaped if isinstance(self.outputs, Tensor) else shaped.detach().numpy()
 
     def _has(self, name: str) -> bool:
         """Whether the distribution has a part, at outputs of zero."""

@@ -13,6 +13,7 @@ from scipy.special import erf
 from torch import Tensor
 
 from .._arrays import Array
+from .._exceptions import not_allowed, undefined
 from .._sklearn import BaseEstimator
 
 
@@ -20,7 +21,7 @@ class Prior(BaseEstimator):
     """Base class of factorised priors.
 
     The argument ``rates`` of its methods has one entry for each coordinate; :meth:`rates` computes
-    it from scales.
+    it from scales. Networks need no expectations.
     """
 
     #: False if the density has corners
@@ -28,33 +29,53 @@ class Prior(BaseEstimator):
 
     def rates(self, scale: Array) -> Array:
         """Rate of each coordinate, computed from its scale; 0 where the scale is infinite."""
-        raise NotImplementedError
+        raise undefined(self, "rates(scale)")
 
     def log_density(self, theta: Tensor, rates: Tensor) -> Tensor:
         """log p(theta), shape (chains,); coordinates with a flat prior add 0."""
-        raise NotImplementedError
+        raise undefined(self, "log_density(theta, rates)")
 
     def potential(self, theta: Tensor, rates: Tensor) -> Tensor:
         """-log p(theta) up to a constant, shape (chains,)."""
-        raise NotImplementedError
+        raise undefined(self, "potential(theta, rates)")
 
     def gradient(self, theta: Tensor, rates: Tensor, out: Tensor) -> None:
         """Write grad(-log p), which is proportional to the rates, to ``out``."""
-        raise NotImplementedError
+        raise undefined(self, "gradient(theta, rates, out)")
 
     # expectations under theta ~ N(mean, sd^2), which are smooth even if the prior has corners -----
 
     def expected_potential(self, mean: Array, sd: Array, rates: Array) -> float:
         """E[-log p], up to a constant."""
-        raise NotImplementedError
+        raise undefined(self, "expected_potential(mean, sd, rates)")
 
     def expected_gradient(self, mean: Array, sd: Array, rates: Array) -> Array:
         """E[d(-log p)/dtheta], the derivative of :meth:`expected_potential` in the mean."""
-        raise NotImplementedError
+        raise undefined(self, "expected_gradient(mean, sd, rates)")
 
     def expected_curvature(self, mean: Array, sd: Array, rates: Array) -> Array:
         """E[d2(-log p)/dtheta2]."""
-        raise NotImplementedError
+        raise undefined(self, "expected_curvature(mean, sd, rates)")
+
+    def check(self, name: str) -> None:
+        """Refuse a gradient of the user's that samplers can't use; ``name`` is the parameter."""
+        generator = torch.Generator().manual_seed(0)
+        at = torch.randn((2, 3), dtype=torch.float64, generator=generator).requires_grad_()
+        rates, out = torch.from_numpy(self.rates(np.array([0.5, 1.0, 2.0]))), torch.empty_like(at)
+        found = self.log_density(at, rates)
+        if found.shape != (2,):
+            raise not_allowed(
+                f"{name}={self!r} is not allowed: its log_density returned the shape "
+                f"{tuple(found.shape)} for 2 chains of 3 parameters. Return one number for each."
+            )
+        (expected,) = torch.autograd.grad(-3.0 * found.sum(), at)
+        self.gradient(at.detach(), 3.0 * rates, out)
+        if not torch.allclose(out, expected, rtol=1e-4, atol=1e-6):
+            raise not_allowed(
+                f"{name}={self!r} is not allowed: its gradient must be that of -log_density, and "
+                "three times as much for three times the rates, because samplers scale the rates. "
+                "Sample other densities by skbayes_sgmcmc.sample."
+            )
 
 
 class Normal(Prior):

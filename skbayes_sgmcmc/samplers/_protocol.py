@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from .._arrays import Array
+from .._exceptions import undefined
 from .._metric import Conditionals, Metric, State
 from .._sklearn import BaseEstimator
 
@@ -231,7 +232,7 @@ class Sampler(BaseEstimator):
 
         New positions may also be returned.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no method euler(theta, state, step)")
+        raise undefined(self, "euler(theta, state, step)")
 
     def injected(self, eta: float, n: float) -> float:
         """Variance of the injected noise of a step in units of 2 eta T / N."""

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from .._exceptions import not_allowed
 from .._metric import State
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ def euler(sampler: Any, theta: Tensor, state: State, step: Step) -> None:
     """Take the sampler's joint Euler step."""
     found = sampler.euler(theta, state, step)
     if found is not None:  # a user's own sampler may return the new positions
+        if found.shape != theta.shape:
+            raise not_allowed(
+                f"sampler={sampler!r} is not allowed: its euler returned positions of shape "
+                f"{tuple(found.shape)} for theta of shape {tuple(theta.shape)}. Return new "
+                "positions of all chains, or None."
+            )
         theta.copy_(found)
 
 

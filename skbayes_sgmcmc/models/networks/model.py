@@ -16,7 +16,7 @@ from torch import Tensor
 from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data, input_rows
-from ..._draws.storage import decode
+from ..._draws.storage import decode, dtype_name
 from ..._exceptions import not_allowed
 from ..._limits import LIMITS
 from ..._metric import State
@@ -25,6 +25,7 @@ from .._constants import Constant
 from .._indicator_design import indicator_design, sparse_design
 from .._protocol import Model
 from .._tuning import ManyModes, Tuning
+from ..density import described
 from ..likelihoods import Likelihood
 from . import delayed_outputs
 from .compiled import PerceptronGradient, has_kernel, kernel_pays
@@ -325,7 +326,15 @@ class NetworkModel(Model):
 
 
 def _augmented(augment: Augmentation, fields: dict[str, Any], rng: ChainRandom) -> dict[str, Any]:
-    return fields | {"x": augment(fields["x"], rng)}
+    x = fields["x"]
+    found = augment(x, rng)
+    # modules may take images of another size
+    if not isinstance(found, Tensor) or found.dtype != x.dtype or found.ndim != x.ndim:
+        raise not_allowed(
+            f"augment={augment!r} is not allowed: it returned {described(found)} for "
+            f"{described(x)} and {dtype_name(x.dtype)}. Return a tensor of this shape and type."
+        )
+    return fields | {"x": found}
 
 
 def _row_weight(batch: Batch) -> Any:

@@ -208,7 +208,8 @@ def call(module: nn.Module, rows: Rows, state: dict[str, Tensor] | None = None) 
     try:
         if state is None:
             return module(*args, **kwargs)
-        return functional_call(module, state, args, kwargs)
+        # torch leaves tensors in the place of parameters in a part that the module has twice
+        return functional_call(light_copy(module), state, args, kwargs)
     except OUT_OF_RANGE:
         check_ids(module, rows.layout, rows.values)
         raise
