@@ -468,14 +468,15 @@ def verdict(experiment, scores):
 
 
 def draw_figure(experiment, args, n_rows, size, name):
-    epoch, burn_in, thinning, n_draws = lengths(experiment, args, n_rows)
-    epochs = (burn_in + thinning * np.arange(1, n_draws + 1)) / epoch
+    epoch, burn_in, _, _ = lengths(experiment, args, n_rows)
     figure, axes = new_figure(2, width=4.6, height=3.8)
     for key, method in experiment.methods.items():
         runs = load_runs(args, size, key)
         if method.line is None or not runs or "curves" not in runs[0]:
             continue
         for ax, curve in zip(axes, runs[0]["curves"], strict=True):
+            thinning = (args.epochs * epoch - burn_in) // len(curve)  # an older run's is another
+            epochs = (burn_in + thinning * np.arange(1, len(curve) + 1)) / epoch
             ax.plot(epochs, curve, color=method.line[0], ls=method.line[1], lw=1.2,
                     label=method.title)  # fmt: skip
     for ax, title in zip(axes, ("running average", "single draws"), strict=True):
