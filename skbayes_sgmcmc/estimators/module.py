@@ -37,64 +37,24 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         of one. Weights in a pair are a state dict, or the path of a file that ``torch.save`` wrote.
         Dropout and other random layers are switched off, with a :class:`RandomLayerWarning`. A
         final softmax or sigmoid layer is left out, with a warning.
-    {input_shape}
-    {sample_parameters}
-    {prior}
-    {prior_scale}
-    {prior_center}
-    {prune}
-    {class_weight}
-    standardize : bool, default=False
-        If True, the module sees features scaled to mean 0 and variance 1.
-    {augment}
-    {n_workers}
+    {input_shape} {sample_parameters} {prior} {prior_scale} {prior_center} {prune} {class_weight}
+    {standardize} {augment} {n_workers}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht", "msgnht" and, for a logistic regression of
         features, "mala". "auto": "sgld" for such a regression, otherwise "psgld".
-    {integrator}
-    {step_size}
-    {batch_size}
-    {n_chains}
-    {chain_method}
-    {n_draws}
-    {burn_in}
-    {thinning}
+    {integrator} {step_size} {batch_size} {n_chains} {chain_method} {n_draws} {burn_in} {thinning}
     {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    {init}
-    {validation_fraction}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {validation_fraction} {total_samples} {warm_start} {compiled} {device} {dtype}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
-    {classes_}
-    {posterior_}
-    sigma_, delta_, sparsity_, n_effective_parameters_
-        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
-    prior_scale_ : float
-        Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    n_features_in_ : int
-        Number of values in a row.
+    {classes_} {posterior_} {sigma_, delta_, sparsity_, n_effective_parameters_} {prior_scale_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
+    {sampling_threshold_} {device_} {n_features_in_}
 
     See Also
     --------

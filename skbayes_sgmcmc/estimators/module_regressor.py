@@ -36,67 +36,29 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         one, or a pair of these and weights, as for :class:`BayesianModuleClassifier`. There is one
         output for each target. With ``noise="heteroscedastic"`` there are twice as many: first the
         means, then s(x) of each target, as for :class:`BayesianMLPRegressor`.
-    {input_shape}
-    {sample_parameters}
-    {prior}
-    {prior_scale}
-    {prior_center}
+    {input_shape} {sample_parameters} {prior} {prior_scale} {prior_center}
     likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
         Distribution of the targets, as for :class:`BayesianMLPRegressor`, or a
         :class:`TorchLikelihood` of your own. A spike-and-slab prior allows only "normal".
     noise : "infer", "heteroscedastic" or float, default="infer"
         Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. With a
         spike-and-slab prior it is "infer" or a number, as for :class:`SparseBayesianRegressor`.
-    {prune}
-    standardize : bool, default=False
-        If True, the module sees features scaled to mean 0 and variance 1.
-    {augment}
-    {n_workers}
+    {prune} {standardize} {augment} {n_workers}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
-    {integrator}
-    {step_size}
-    {batch_size}
-    {n_chains}
-    {chain_method}
-    {n_draws}
-    {burn_in}
-    {thinning}
+    {integrator} {step_size} {batch_size} {n_chains} {chain_method} {n_draws} {burn_in} {thinning}
     {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    {init}
-    {validation_fraction}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {validation_fraction} {total_samples} {warm_start} {compiled} {device} {dtype}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
-    {posterior_}
-    sigma_, delta_, sparsity_, n_effective_parameters_
-        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
-    prior_scale_ : float
-        Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    n_features_in_ : int
-        Number of values in a row.
+    {posterior_} {sigma_, delta_, sparsity_, n_effective_parameters_} {prior_scale_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
+    {sampling_threshold_} {device_} {n_features_in_}
 
     See Also
     --------

@@ -58,31 +58,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
         learned from the data, so the units of the features do not matter. Units are those of the
         first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
-    {class_weight}
-    {categorical_features}
-    {sampler}
-    {integrator}
-    {step_size}
-    {preconditioner}
-    {gradient}
-    {batch_size}
-    {n_chains}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {class_weight} {categorical_features} {sampler} {integrator} {step_size} {preconditioner}
+    {gradient} {batch_size} {n_chains} {n_draws} {burn_in} {thinning} {max_steps} {temperature}
+    {init} {total_samples} {warm_start} {compiled} {device} {dtype} {storage} {checkpoint} {n_jobs}
+    {random_state} {verbose}
 
     Attributes
     ----------
@@ -98,17 +77,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
         (n_chains, n_draws, n_classes - 1). With learned scales also "scale", of shape
         (n_chains, n_draws), or (n_chains, n_draws, n_features) and "shared_scale" with one scale
         for each feature.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    {n_features_in_}
-    {feature_names_in_}
+    {not_compiled_} {sampling_threshold_} {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------
