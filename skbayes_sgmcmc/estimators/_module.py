@@ -17,7 +17,7 @@ from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
 from ._module_rows import is_dataset_like
-from ._parameters import Check, check_any_prior
+from ._parameters import Check, ModuleParameters, check_any_prior
 from ._sparsity import Sparsity, compress
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..models.networks.network import Network
 
 
-class ModuleEstimator(LastLayer):
+class ModuleEstimator(ModuleParameters, LastLayer):
     """Mixin of estimators of a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
@@ -39,10 +39,6 @@ class ModuleEstimator(LastLayer):
     """
 
     module: Any
-    input_shape: Any
-    n_workers: int
-    sample_parameters: Any
-    prior_center: Any
     # of regressors
     _family: Any
     likelihood: Any

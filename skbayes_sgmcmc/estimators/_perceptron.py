@@ -10,13 +10,13 @@ from .._data.scaling import scale_of_effects, shared_scale
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_sizes
 from ._network import NetworkEstimator
+from ._parameters import PerceptronParameters
 
 
-class Perceptron(NetworkEstimator):
+class Perceptron(PerceptronParameters, NetworkEstimator):
     """Mixin of estimators with ``hidden_layer_sizes`` and ``activation``."""
 
     hidden_layer_sizes: Any
-    activation: str
     _read_with_draws: tuple[str, ...] = ("hidden_layer_sizes", "activation")
     #: whether rows are dense: features of one unit then share a scale, and ``dtype="auto"`` means
     #: float32 even for few parameters

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from numpy.typing import ArrayLike
-
 from .._validation import check_sizes, is_auto
 from ._calibration import CalibratedClassifier
 from ._descriptions import NETWORK, SHARED, described
@@ -141,14 +139,10 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
 
     hidden_layer_sizes: int | Sequence[int] | Literal["auto"] = "auto"
     _: KW_ONLY
-    activation: str = "relu"
     prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
     class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
     sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15
     calibrate: bool | Literal["auto"] = "auto"
 

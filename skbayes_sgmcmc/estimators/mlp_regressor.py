@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from numpy.typing import ArrayLike
-
 from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkRegressor
 from ._perceptron import Perceptron
@@ -156,13 +154,9 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
 
     hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16)
     _: KW_ONLY
-    activation: str = "relu"
     prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
     likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
     noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto"
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
     sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from numpy.typing import ArrayLike
 from torch import nn
 
 from ._descriptions import MODULE, NETWORK, SHARED, described
@@ -14,12 +13,9 @@ from ._module import ModuleEstimator
 from ._network import NetworkRegressor
 
 if TYPE_CHECKING:
-    from ..models.networks.pruning import Pruning
     from ..models.student_likelihood import StudentT
     from ..models.torch_likelihood import TorchLikelihood
     from ..models.tweedie_likelihood import Tweedie
-    from ..priors import LearnedScale, Prior, SpikeSlab
-    from ..samplers import Sampler
 
 
 @described(SHARED | NETWORK | MODULE)
@@ -85,20 +81,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
 
     module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any]
     _: KW_ONLY
-    input_shape: Sequence[int] | None = None
-    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
-    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
-    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
-    prior_center: Literal[0, "module"] = 0
     likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
     noise: float | Literal["infer", "heteroscedastic"] = "infer"
-    prune: float | Pruning | None = None
-    standardize: bool = False
-    augment: Callable[..., Any] | None = None
-    n_workers: int = 0
-    sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
-    validation_fraction: float = 0.15
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.

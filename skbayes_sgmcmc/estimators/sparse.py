@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ._classes import columns
 from ._descriptions import NETWORK, SHARED, SPARSE, described
@@ -15,9 +14,7 @@ from ._network import NetworkClassifier
 from ._sparse import SparsePerceptron
 
 if TYPE_CHECKING:
-    from ..models.networks.pruning import Pruning
-    from ..priors import SpikeSlab
-    from ..samplers import Sampler
+    pass
 
 
 @described(SHARED | NETWORK | SPARSE)
@@ -92,16 +89,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
 
     hidden_layer_sizes: int | Sequence[int] = ()
     _: KW_ONLY
-    activation: str = "relu"
-    prior: SpikeSlab | Literal["spike_slab"] = "spike_slab"
-    prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in"
-    prune: float | Pruning | None = None
-    threshold: float = 0.5
     class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
-    sampler: str | Sampler = "psgld"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
 
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.network import ReferenceClass

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from ._descriptions import NETWORK, SHARED, SPARSE, described
@@ -15,9 +14,7 @@ from ._network import NetworkRegressor
 from ._sparse import SparsePerceptron
 
 if TYPE_CHECKING:
-    from ..models.networks.pruning import Pruning
-    from ..priors import SpikeSlab
-    from ..samplers import Sampler
+    pass
 
 
 @described(SHARED | NETWORK | SPARSE)
@@ -104,16 +101,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
 
     hidden_layer_sizes: int | Sequence[int] = ()
     _: KW_ONLY
-    activation: str = "relu"
-    prior: SpikeSlab | Literal["spike_slab"] = "spike_slab"
-    prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in"
     noise: float | Literal["infer"] = "infer"
-    prune: float | Pruning | None = None
-    threshold: float = 0.5
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
-    sampler: str | Sampler = "psgld"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
 
     #: the noise is normal
     likelihood = "normal"
