@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from .._arrays import Array
 from .._data.images import shape_in
 from .._data.layout import as_array
-from .._exceptions import not_allowed
+from .._exceptions import later_not_allowed, not_allowed
 from .._validation import brief, check_choice, check_random_state, is_auto, is_real
 from . import _module_checks as checks
 from . import _module_rows as module_rows
@@ -187,10 +187,9 @@ class ModuleEstimator(ModuleParameters, LastLayer):
     def _check_stream(self) -> None:
         super()._check_stream()
         if hasattr(self, "posterior_") and not self._same_module():
-            raise not_allowed(
+            raise later_not_allowed(
                 "module and sample_parameters are not allowed to change in partial_fit: keep those "
-                "of the earlier calls, or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "of the earlier calls, or start a new stream with a clone of the estimator."
             )
 
     def _build(self, n_outputs: int) -> nn.Module:

@@ -13,7 +13,7 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import not_allowed
+from .._exceptions import later_not_allowed, not_allowed
 from .._sklearn import RegressorMixin
 from .._validation import (
     central,
@@ -182,10 +182,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self._y_shape = y.shape[1:]
         y = y.reshape(len(y), -1)
         if y.shape[1] != self._n_targets:
-            raise not_allowed(
+            raise later_not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
-                "Keep that number, or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "Keep that number, or start a new stream with a clone of the estimator."
             )
         kind = self._family.kind if self._choice.own is None else self._likelihood()
         kind.check_targets(self._with_known(X, y))

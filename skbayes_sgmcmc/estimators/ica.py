@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from .._data.kept_rows import KeptRows
-from .._exceptions import not_allowed, warn
+from .._exceptions import later_not_allowed, not_allowed, warn
 from .._limits import LIMITS
 from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
@@ -287,12 +287,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         X = self._validate(X, reset=first)
         shape = self._asked_shape(X)
         if not first and shape != self._shape:
-            raise not_allowed(
+            raise later_not_allowed(
                 f"n_components={self.n_components!r} with whiten={self.whiten!r} and "
                 f"density={self.density!r} is not allowed here: earlier calls had {self._shape[0]} "
                 f"components, whiten={self._shape[2]} and density={self._shape[3]!r}. Keep them, "
-                "or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "or start a new stream with a clone of the estimator."
             )
         self._shape = shape
         return KeptRows(X, None)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from .._draws import prediction
-from .._exceptions import not_allowed, warn
+from .._exceptions import later_not_allowed, not_allowed, warn
 from .._labels import codes_of, declared_order
 from ._descriptions import LINEAR, SHARED, described
 from ._linear import LinearClassifier
@@ -127,11 +127,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
         if declared is not None and known is not None and hasattr(self, "posterior_"):
             places = codes_of(declared, known)
             if (np.diff(places[places >= 0]) < 0).any():
-                raise not_allowed(
+                raise later_not_allowed(
                     f"y with the ordered categories {declared.tolist()} is not allowed: the "
                     f"classes are {known.tolist()}, the lowest first. Give the same order in "
-                    "every call, or start a new stream with a clone of the estimator.",
-                    "a-later-call-of-partial_fit-differs",
+                    "every call, or start a new stream with a clone of the estimator."
                 )
         # numbers with fractions are classes, too, if they recur: stars of half steps
         recur = labels.dtype.kind == "f" and 2 * len(np.unique(labels)) <= len(labels)
