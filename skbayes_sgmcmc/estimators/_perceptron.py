@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._data.scaling import scale_of_effects, shared_scale
+from .._data.scaling import scale_of_effects
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_sizes
 from ._network import NetworkEstimator
@@ -48,9 +48,7 @@ class Perceptron(PerceptronParameters, NetworkEstimator):
         if numbers.any():
             some = X if numbers.all() else X[:, numbers]
             moments = self._x_center[numbers], self._x_scale[numbers]
-            scale[numbers] = scale_of_effects(some, weight, moments)
-            if self._dense:
-                scale[numbers] = shared_scale(some, scale[numbers])
+            scale[numbers] = scale_of_effects(some, weight, moments, by_values=self._dense)
         self._x_scale = scale
 
     def _set_attributes(self) -> None:
