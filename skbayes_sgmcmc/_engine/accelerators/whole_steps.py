@@ -73,9 +73,7 @@ class WholeSteps:
             tuple(vector.numpy() for vector in vectors),
             (state["energy"].view(-1).numpy(), *numbers),
             (rates.numpy(), constant.numpy()),
-            self._likelihood.rows(evaluator.batch, latents, len(theta), self._scale),
-            self._likelihood.images,
-            self._likelihood.lookups(evaluator.batch),
+            *self._likelihood.given(evaluator.batch, latents, len(theta), self._scale),
             (
                 step.n, step.eta, step.temperature, step.tuning, sampler.last_aim(step),
                 step.same_target,
