@@ -16,14 +16,7 @@ from .._data.rows import StoredRows, is_stored
 from .._exceptions import not_allowed
 from .._labels import label_array
 from .._limits import LIMITS
-from .._table_columns import (
-    as_table,
-    by_name,
-    check_no_mask,
-    column_names,
-    is_table,
-    not_finite,
-)
+from .._table_columns import as_table, by_name, check_no_mask, column_names, is_table, not_finite
 from .._validation import (
     check_array,
     check_magnitude,
