@@ -125,6 +125,11 @@ def module_not_allowed(message: str) -> ValueError:
     return not_allowed(message, "a-module-is-not-allowed")
 
 
+def size_not_allowed(message: str) -> ValueError:
+    """The same for numbers that are too large or too small."""
+    return not_allowed(message, "numbers-are-too-large-or-too-small")
+
+
 def later_not_allowed(message: str) -> ValueError:
     """The same for what a later call of ``partial_fit`` must keep."""
     return not_allowed(message, LATER_CALL)

@@ -80,12 +80,7 @@ def _median(values: Array, weight: Array) -> float:
 
 def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
     """Means and standard deviations as of :func:`_moments`, without a copy of X."""
-    low, high, unit = np.inf, -np.inf, None
-    for _, x in _blocks(X):
-        low, high = np.minimum(low, x.min(axis=0)), np.maximum(high, x.max(axis=0))
-    powers = _unit(np.stack([low, high]), 0)
-    if powers is not None:
-        unit = powers[0]
+    unit = _unit_of_columns(X)
     total = float(len(X) if weight is None else weight.sum(dtype=np.float64))
 
     def mean(of: Any) -> Array:
@@ -105,16 +100,14 @@ def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
 
 def _of_csr(X: Any, weight: Array | None) -> tuple[Array, Array]:
     """Means and standard deviations as of :func:`_moments`, of a CSR matrix."""
-    powers = _unit(np.stack(_ends(X)), 0)
-    if powers is not None:
-        X = sp.csr_matrix((np.ldexp(X.data, -powers[0][X.indices]), X.indices, X.indptr), X.shape)
+    unit = _unit_of_columns(X)
+    if unit is not None:
+        X = sp.csr_matrix((np.ldexp(X.data, -unit[X.indices]), X.indices, X.indptr), X.shape)
     center, variance = (
         each.astype(X.dtype) for each in mean_variance_axis(X, axis=0, weights=weight)
     )
     sd = _sd(variance, center)
-    return (
-        (center, sd) if powers is None else (np.ldexp(center, powers[0]), np.ldexp(sd, powers[0]))
-    )
+    return (center, sd) if unit is None else (np.ldexp(center, unit), np.ldexp(sd, unit))
 
 
 def _ends(X: Any) -> tuple[Array, Array]:
@@ -201,6 +194,12 @@ def _unit(X: Array, axis: Any) -> Any:
     powers = np.frexp(largest)[1]
     limit = np.finfo(X.dtype).maxexp // 2 - 30  # bits for sums and small spreads
     return None if (np.abs(powers) <= limit).all() else powers
+
+
+def _unit_of_columns(X: Any) -> Any:
+    """The same for the columns of X, of which there may be no copy."""
+    powers = _unit(np.stack(_ends(X)), 0)
+    return None if powers is None else powers[0]
 
 
 def _moments(X: Array, weight: Array | None, axis: Any) -> tuple[Array, Array]:

@@ -115,7 +115,10 @@ class LogisticModel(LinearModel):
     def _residual(self, z: Tensor, batch: Batch) -> Tensor:
         """d(-log p)/dz for each row and class, minus its control variate if the batch has one."""
         fields = batch.fields
-        p = torch.sigmoid_(z) if self.k == 1 and "anchor_z" not in fields else self._link(z)
+        if self.k > 1:
+            p = elementwise_softmax(z)
+        else:
+            p = torch.sigmoid(z) if "anchor_z" in fields else torch.sigmoid_(z)
         if "anchor_p" not in fields:
             return p if self.k == 1 else p - fields["y"]
         p = p - fields["anchor_p"]
@@ -126,11 +129,6 @@ class LogisticModel(LinearModel):
                 moved = (moved - mean).mul_(fields["anchor_p"])
             p.addcmul_(moved, fields["anchor_slope"], value=-1.0)
         return p
-
-    def _link(self, z: Tensor) -> Tensor:
-        if self.k == 1:
-            return torch.sigmoid(z)
-        return elementwise_softmax(z)
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         x = batch.fields["x"].dense()
