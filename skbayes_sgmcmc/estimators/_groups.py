@@ -210,14 +210,7 @@ def exported_effects(
     groupings: Groupings, posterior: PosteriorSamples, chosen: Array, unit: float
 ) -> list[Any]:
     """Effects of some draws as ``LinearOutputs`` takes them."""
-    import torch
-
     return [
-        (
-            grouping.column,
-            torch.tensor(exported_labels(grouping), dtype=torch.float32, device="cpu"),
-            slope,
-            torch.from_numpy(posterior.select(name, chosen) / unit).float(),
-        )
+        (grouping.column, exported_labels(grouping), slope, posterior.select(name, chosen) / unit)
         for name, grouping, slope in effects(groupings)
     ]
