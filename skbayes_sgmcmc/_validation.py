@@ -362,17 +362,15 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
     """The largest magnitude of each column of an array or a CSR matrix."""
     if hasattr(values, "indptr"):
         found = np.zeros(values.shape[1])
-        for first in range(0, len(values.data), LIMITS.block_numbers):  # there may be none
-            some = slice(first, first + LIMITS.block_numbers)
+        for some in LIMITS.blocks(len(values.data), 1):  # there may be none
             magnitudes = np.abs(values.data[some].astype(np.float64))
             np.maximum.at(found, values.indices[some], magnitudes)
         return found
     columns = np.asarray(values)
     columns = columns.reshape(len(columns), -1) if columns.ndim != 2 else columns
     found = np.zeros(columns.shape[1])
-    n_rows = max(1, LIMITS.block_numbers // max(1, columns.shape[1]))
-    for first in range(0, len(columns), n_rows):  # a block is read once for both ends
-        block = columns[first : first + n_rows]
+    for some in LIMITS.blocks(*columns.shape):
+        block = columns[some]  # it is read once for both ends
         found = np.maximum(found, np.maximum(block.max(axis=0), -block.min(axis=0)))
     return found
 

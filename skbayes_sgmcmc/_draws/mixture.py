@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gammaincinv, gammaln, logsumexp, xlogy
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._limits import LIMITS
@@ -151,8 +150,7 @@ class Mixture:
 
     def _rows(self, x: Any, n_draws: int) -> Iterator[slice]:
         """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
-        at_once = max(1, LIMITS.block_numbers // (n_draws * self.n_targets))
-        yield from gen_batches(x.shape[0], at_once)
+        return LIMITS.blocks(x.shape[0], n_draws * self.n_targets)
 
 
 class WithFew(Mixture):

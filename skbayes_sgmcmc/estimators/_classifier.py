@@ -358,10 +358,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
         """Blocks (n_chosen, rows, outputs) of the probabilities of chosen pooled draws."""
-        rows_at_once = max(1, LIMITS.block_numbers // (n_chosen * self._classes.n_outputs))
         predict = self._predictor()
-        for start in range(0, x.shape[0], rows_at_once):
-            rows = x[start : start + rows_at_once]
+        for some in LIMITS.blocks(x.shape[0], n_chosen * self._classes.n_outputs):
+            rows = x[some]
             with np.errstate(all="ignore"):  # what is not finite is refused
                 proba = predict(chosen, rows)
             yield check_predictions(proba, rows)
