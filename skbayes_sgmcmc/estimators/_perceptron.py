@@ -65,13 +65,9 @@ class Perceptron(PerceptronParameters, NetworkEstimator):
         return PosteriorSamples(draws, posterior.weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        if not self._own_inputs():
+        if not hasattr(self, "relevance_"):  # inputs have no scales of their own
             return {}
         return {"scale_weight_1": {"feature": self._columns.parts()[1]}}
-
-    def _own_inputs(self) -> bool:
-        """Whether each input of the fitted network has a learned scale of its own."""
-        return hasattr(self, "relevance_")
 
     def _sizes(self, n_outputs: int) -> tuple[int, ...]:
         part, names = self._columns.parts()

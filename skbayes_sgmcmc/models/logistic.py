@@ -359,8 +359,7 @@ class LogisticModel(LinearModel):
         if self.k > 1 and self.fit_intercept:
             # diag(Q' A Q) for the intercepts, from the diagonal of A only
             full = np.concatenate([full[:-1].reshape(-1), self.basis.T**2 @ full[-1]])
-        rest = np.zeros(self.n_parameters - self.n_used)
-        return np.concatenate([full.reshape(-1), rest])
+        return np.pad(full.reshape(-1), (0, self.n_others))
 
     @summed_over_blocks
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:
