@@ -18,7 +18,7 @@ from . import _module_rows as module_rows
 from ._last_layer import LastLayer
 from ._module_rows import is_dataset_like
 from ._parameters import Check, ModuleParameters, check_any_prior
-from ._sparsity import Sparsity, compress
+from ._sparsity import compress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -101,10 +101,6 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         contains = self._has_weights or hasattr(self, "_module")
         # first, so that skops comes to it before it comes to a module
         return {"_files": PickleOnly()} | state if contains else state
-
-    @property
-    def _sparsity(self) -> Sparsity:
-        return Sparsity.of(self.prior, self.prune, self.temperature)
 
     compress = compress
 

@@ -18,7 +18,7 @@ from ._mixing import short_name
 from ._parameters import Check, SparseParameters, check_spikes
 from ._perceptron import Perceptron
 from ._sense import some_rows
-from ._sparsity import Sparsity, compress
+from ._sparsity import compress
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -34,10 +34,6 @@ class SparsePerceptron(SelectorMixin, SparseParameters, Perceptron):
     sigma_: float
     _dense = False
     _checks: ClassVar[dict[str, Check]] = {"prior": check_spikes}
-
-    @property
-    def _sparsity(self) -> Sparsity:
-        return Sparsity.of(self.prior, self.prune, self.temperature)
 
     compress = compress
 
