@@ -37,12 +37,6 @@ def resolve_device(device: Any) -> str:
     return str(device)
 
 
-def check_device(device: Any) -> None:
-    """Raise ``ValueError`` if a given device is not available."""
-    if not is_auto(device):
-        resolve_device(device)
-
-
 def gpu() -> str | None:
     """The device that "auto" may mean besides the CPU, if there is one."""
     return "cuda" if torch.cuda.is_available() else None

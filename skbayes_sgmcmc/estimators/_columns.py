@@ -15,14 +15,7 @@ from .._data.rows import StoredRows
 from .._exceptions import listed, not_allowed
 from .._labels import codes_of, label_array, label_text
 from .._pipelines import called_from
-from .._table_columns import (
-    as_array,
-    column_of,
-    is_table,
-    missing_of,
-    missing_value,
-    with_column,
-)
+from .._table_columns import as_array, column_of, is_table, missing_of, missing_value, with_column
 from .._validation import brief, check_sample_weight, is_whole, validate_data
 from ._encoding import PLAIN, Encoding, learned
 

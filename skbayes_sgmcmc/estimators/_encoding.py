@@ -48,14 +48,12 @@ class Numbers:
     gaps: bool
 
     @classmethod
-    def learned(cls, name: str, column: Any, counted: Any) -> Numbers:
-        values = numbers_of(name, column)[counted]
+    def learned(cls, name: str, values: Array) -> Numbers:
         missing = np.isnan(values)
         if missing.all():
             raise not_allowed(EMPTY.format(name))
-        if not missing.any():  # sums of halves, because those of large numbers may overflow
-            return cls(2.0 * float((0.5 * values).mean()), False)
-        return cls(2.0 * float((0.5 * values[~missing]).mean()), True)
+        # sums of halves, because those of large numbers may overflow
+        return cls(2.0 * float((0.5 * values[~missing]).mean()), bool(missing.any()))
 
     @property
     def width(self) -> int:
@@ -65,10 +63,9 @@ class Numbers:
         return [name, f"{name} missing"] if self.gaps else [name]
 
     def encoded(self, name: str, column: Any) -> Array:
+        """The numbers, with gaps as they are."""
         values = numbers_of(name, column)
-        missing = np.isnan(values)
-        filled = np.where(missing, self.mean, values)
-        return np.column_stack([filled, missing] if self.gaps else [filled])
+        return np.column_stack([values, np.isnan(values)] if self.gaps else [values])
 
     def decoded(self, rows: Array) -> Array:
         return np.where(rows[:, 1] > 0.0, np.nan, rows[:, 0]) if self.gaps else rows[:, 0]
@@ -191,21 +188,23 @@ class Encoding:
         parts: list[Any] = [
             column.encoded(labels[j], column_of(X, j)) for j, column in enumerate(self.columns)
         ]
-        self._fill(X, labels, parts)
+        self._fill(parts)
         width = sum(each.width for each in self.columns)
         if width >= SPARSE_WIDTH and len(self.columns) < SPARSE_SHARE * width:
             return sp.hstack([sp.csr_matrix(part) for part in parts], format="csr")
         return np.hstack([part.toarray() if sp.issparse(part) else part for part in parts])
 
-    def _fill(self, X: Any, labels: Sequence[str], parts: list[Any]) -> None:
-        """Put conditional means in the place of gaps."""
-        if self.normal is None:
-            return
-        places = self.normal.places
-        values = np.column_stack([numbers_of(labels[j], column_of(X, j)) for j in places])
-        if np.isnan(values).any():
-            for j, filled in zip(places, self.normal.filled(values).T, strict=True):
-                parts[j][:, 0] = filled
+    def _fill(self, parts: list[Any]) -> None:
+        """Put conditional means, or means if there are none, in the place of gaps."""
+        if self.normal is not None:
+            places = self.normal.places
+            values = np.column_stack([parts[j][:, 0] for j in places])
+            if np.isnan(values).any():
+                for j, filled in zip(places, self.normal.filled(values).T, strict=True):
+                    parts[j][:, 0] = filled
+        for column, part in zip(self.columns, parts, strict=True):
+            if isinstance(column, Numbers):
+                part[np.isnan(part[:, 0]), 0] = column.mean
 
     def decoded(self, X: Any) -> Any:
         """Encoded rows with the columns that the user gave."""
@@ -265,19 +264,19 @@ def learned(
     if bad:
         named_bad = {labels[j]: each for j, each in bad.items()}
         refuse_columns(named_bad, NAME_CATEGORIES)
+    values = {j: numbers_of(labels[j], each)[counted] for j, each in columns.items()}
     named, complaints = not isinstance(chosen, str), dict[str, Complaint]()
     kinds = tuple(
         Categories.learned(label, column_of(X, j), counted, complaints, named=named)
         if j in categories
-        else Numbers.learned(label, column_of(X, j), counted)
+        else Numbers.learned(label, values[j])
         for j, label in enumerate(labels)
     )
     warn_of_texts(complaints)
     numbers = [j for j in columns if j not in special]
     normal = None
     if any(isinstance(each, Numbers) and each.gaps for each in (kinds[j] for j in numbers)):
-        values = [numbers_of(labels[j], column_of(X, j)) for j in numbers]
-        normal = NormalNumbers.learned(numbers, np.column_stack(values)[counted])
+        normal = NormalNumbers.learned(numbers, np.column_stack([values[j] for j in numbers]))
     return Encoding(kinds, normal)
 
 

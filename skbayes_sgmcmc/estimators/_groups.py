@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import Array
-from .._exceptions import not_allowed
+from .._exceptions import later_not_allowed, not_allowed
 from .._labels import label_text
 from .._limits import LIMITS
 from .._validation import BOUNDS, check_choice, check_scale
@@ -111,12 +111,11 @@ def check_known_groups(groupings: Groupings, columns: Columns, X: Any) -> None:
         new = values[~grouping.find(values)[1]]
         if len(new):
             label = columns.known[grouping.column][int(new[0])]
-            raise not_allowed(
+            raise later_not_allowed(
                 f"X with the group {label_text(label)} in column {grouping.name!r} is not "
                 "allowed: the first rows of the stream had no such group. Give rows of all "
                 "groups in the first call, or start a new stream with a clone of the "
-                "estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "estimator."
             )
 
 
@@ -211,14 +210,7 @@ def exported_effects(
     groupings: Groupings, posterior: PosteriorSamples, chosen: Array, unit: float
 ) -> list[Any]:
     """Effects of some draws as ``LinearOutputs`` takes them."""
-    import torch
-
     return [
-        (
-            grouping.column,
-            torch.tensor(exported_labels(grouping), dtype=torch.float32, device="cpu"),
-            slope,
-            torch.from_numpy(posterior.select(name, chosen) / unit).float(),
-        )
+        (grouping.column, exported_labels(grouping), slope, posterior.select(name, chosen) / unit)
         for name, grouping, slope in effects(groupings)
     ]

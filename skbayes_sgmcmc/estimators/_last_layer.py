@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._arrays import Array
-from .._exceptions import not_allowed
+from .._exceptions import not_allowed, size_not_allowed
 from .._modes import usual_modes
 from .._table_columns import first_not_finite
 from .._validation import is_auto
@@ -232,9 +232,8 @@ def _check_finite(features: Array) -> None:
     """Raise ``ValueError`` if the features of some row are not finite."""
     row = first_not_finite(features)
     if row is not None:
-        raise not_allowed(
+        raise size_not_allowed(
             f"X is not allowed: in {features.dtype}, the features of row {row} before the module's "
             "last layer are not finite. Scale X, or give rows that the module maps to finite "
-            "numbers.",
-            "numbers-are-too-large-or-too-small",
+            "numbers."
         )

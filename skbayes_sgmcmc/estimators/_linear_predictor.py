@@ -73,8 +73,6 @@ class LinearPredictor:
 
         ``known`` is as in :class:`LinearOutputs`.
         """
-        import torch
-
         from ..models.linear_outputs import LinearOutputs
 
         special, scale = self.columns.special, self.scale
@@ -84,8 +82,8 @@ class LinearPredictor:
             coef[:, special["offset"]] = 1.0 / scale
         intercept = (posterior.select("intercept", chosen) - self.center) / scale
         return LinearOutputs(
-            torch.tensor(coef, dtype=torch.float32, device="cpu"),
-            torch.tensor(intercept, dtype=torch.float32, device="cpu"),
+            coef,
+            intercept,
             exported_effects(self.groupings, posterior, chosen, scale),
             special.get("exposure"),
             known,

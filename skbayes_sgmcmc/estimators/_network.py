@@ -134,7 +134,7 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
     @property
     def _sparsity(self) -> Sparsity:
         """What sets weights to zero, for networks that allow it."""
-        return Sparsity()
+        return Sparsity.of(self.prior, self.prune, self.temperature)
 
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:

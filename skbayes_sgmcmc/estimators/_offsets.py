@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import Array
-from .._exceptions import not_allowed
+from .._exceptions import not_allowed, size_not_allowed
 from ._columns import Columns, values_of
 from ._likelihoods import Family
 
@@ -83,9 +83,8 @@ def check_offsets(columns: Columns, away: Array, y: Array, *, fit_intercept: boo
         row = int(far.argmax())
         names = " and ".join(n for n in ("exposure", "offset") if columns.given[n] is not None)
         constant = "" if fit_intercept else ", or fit_intercept=True if it is a constant"
-        raise not_allowed(
+        raise size_not_allowed(
             f"{names} of row {row} of X is not allowed: it multiplies the mean of y = "
             f"{y[row, 0]:g} by exp({away[row]:.4g}), relative to typical rows of the first call. "
-            f"Give values that differ less between rows{constant}.",
-            "numbers-are-too-large-or-too-small",
+            f"Give values that differ less between rows{constant}."
         )

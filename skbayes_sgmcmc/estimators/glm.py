@@ -104,28 +104,9 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         normal prior, one scale for all features and no groups). "auto": "sgld" if a parameter of
         steps is given; otherwise "gibbs" where it applies, or "sghmc" if steps take all rows and
         the prior is smooth, or else "sgld".
-    {integrator}
-    {step_size}
-    {preconditioner}
-    {gradient}
-    {batch_size}
-    {n_chains}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {integrator} {step_size} {preconditioner} {gradient} {batch_size} {n_chains} {n_draws} {burn_in}
+    {thinning} {max_steps} {temperature} {init} {total_samples} {warm_start} {compiled} {device}
+    {dtype} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -146,15 +127,10 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         Phi("zero_probit"), with the standard normal distribution function Phi. Tweedie targets
         divided by their mean have the dispersion exp("log_dispersion") and the power
         1.01 + 0.98 Phi("power_probit"). Logarithms of times have the scale exp("log_sigma").
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
+    {not_compiled_} {sampling_threshold_} {device_}
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``

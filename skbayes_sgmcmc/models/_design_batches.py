@@ -207,14 +207,8 @@ class CSRBatch(SparseBatch):
 
     def for_kernels(self) -> tuple[Array, Array, Array, Array, int]:
         """Values, columns and starts of rows, which rows, and the width of a chain's block."""
-        x = self.x
-        return (
-            x.data,
-            x.indices,
-            x.indptr,
-            np.arange(self.n_rows),
-            0 if self.shared else self.n_columns,
-        )
+        x, width = self.x, 0 if self.shared else self.n_columns
+        return x.data, x.indices, x.indptr, np.arange(self.n_rows), width
 
     def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
         row = torch.from_numpy(np.repeat(np.arange(self.n_rows), np.diff(self.x.indptr)))
@@ -266,12 +260,8 @@ class TripletBatch(SparseBatch):
         n_columns: int,
         shared: bool,
     ):
-        self.row = row
-        self.column = column
-        self.value = value[:, None]
-        self.n_rows = n_rows
-        self.n_columns = n_columns
-        self.shared = shared
+        self.row, self.column, self.value = row, column, value[:, None]
+        self.n_rows, self.n_columns, self.shared = n_rows, n_columns, shared
 
     def triplets(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.row, self.column, self.value[:, 0]

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 import scipy.linalg
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._limits import LIMITS
@@ -26,7 +25,7 @@ def merged_rows(
     """
     n_columns = x.shape[1] + y.shape[1] + intercept
     r = np.empty((0, n_columns))
-    for rows in gen_batches(len(x), max(1, LIMITS.block_numbers // n_columns)):
+    for rows in LIMITS.blocks(len(x), n_columns):
         block = np.hstack([np.ones((len(y[rows]), int(intercept))), x[rows], y[rows]])
         if weight is not None:
             block = block * np.sqrt(weight[rows])[:, None]

@@ -15,7 +15,7 @@ from .._data.minibatch import Data, Minibatches, tensor_like
 from .._limits import LIMITS
 from ._auto import AUTO
 from ._gaussian_tuning import CurvedModel, WhitenedGaussian, affordable_size
-from ._linalg import largest_eigenvalue
+from ._linalg import largest_pair
 from ._protocol import Model
 from ._tuning import AutoValues, Request, Tuning
 
@@ -108,7 +108,7 @@ class MetricGaussian(WhitenedGaussian):
             product = model.hessian_times(center, moved, data) + prior * moved
             return np.asarray(product / data.total)
 
-        return 1.05 * largest_eigenvalue(curved, model.n_parameters)
+        return 1.05 * largest_pair(curved, model.n_parameters)[0]
 
     def _variance(self, data: Data, center: Array, temperature: float) -> float:
         """The largest variance of one row's gradient, in the metric, at typical draws."""
@@ -134,7 +134,7 @@ def largest_score_variance(model: Model, data: Data, theta: Tensor) -> float:
         moved = metric.times(torch.from_numpy(v)[None].to(theta))[0].double().cpu().numpy()
         return np.asarray(scores.T @ (scores @ moved) / max(len(scores) - 1, 1))
 
-    return largest_eigenvalue(times, scores.shape[1])
+    return largest_pair(times, scores.shape[1])[0]
 
 
 def scores_of(model: Model, data: Data, theta: Tensor) -> Array:

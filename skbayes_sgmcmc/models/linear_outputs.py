@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .._arrays import Array
+from .._data.sending import exported
 from .networks.ensemble import StackedLinear
 
 
@@ -15,11 +18,11 @@ class LinearOutputs(StackedLinear):
 
     Parameters
     ----------
-    coef : Tensor of shape (draws, columns)
+    coef : array of shape (draws, columns)
         Coefficients of all columns of the rows; zeros for those that are no features.
-    intercept : Tensor of shape (draws,)
+    intercept : array of shape (draws,)
         Intercepts.
-    effects : sequence of (int, Tensor, int or None, Tensor)
+    effects : sequence of (int, array, int or None, array)
         Effects of groups: the column that holds the groups, their labels (n_groups,), the column
         with these slopes, if any, and the effects (draws, n_groups).
     exposure : int or None, default=None
@@ -30,16 +33,16 @@ class LinearOutputs(StackedLinear):
 
     def __init__(
         self,
-        coef: Tensor,
-        intercept: Tensor,
-        effects: Sequence[tuple[int, Tensor, int | None, Tensor]] = (),
+        coef: Array,
+        intercept: Array,
+        effects: Sequence[tuple[int, Any, int | None, Array]] = (),
         exposure: int | None = None,
         known: int | float | None = None,
     ):
-        super().__init__(coef[..., None], intercept[:, None])
+        super().__init__(exported(coef[..., None]), exported(intercept[:, None]))
         self.columns = [(column, slope) for column, _, slope, _ in effects]
-        self.labels = nn.ParameterList([nn.Parameter(one[1], False) for one in effects])
-        self.effects = nn.ParameterList([nn.Parameter(one[3], False) for one in effects])
+        self.labels = nn.ParameterList([nn.Parameter(exported(one[1]), False) for one in effects])
+        self.effects = nn.ParameterList([nn.Parameter(exported(one[3]), False) for one in effects])
         self.exposure, self.known = exposure, known
 
     def forward(self, x: Tensor) -> Tensor:

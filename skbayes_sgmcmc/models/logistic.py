@@ -115,7 +115,10 @@ class LogisticModel(LinearModel):
     def _residual(self, z: Tensor, batch: Batch) -> Tensor:
         """d(-log p)/dz for each row and class, minus its control variate if the batch has one."""
         fields = batch.fields
-        p = torch.sigmoid_(z) if self.k == 1 and "anchor_z" not in fields else self._link(z)
+        if self.k > 1:
+            p = elementwise_softmax(z)
+        else:
+            p = torch.sigmoid(z) if "anchor_z" in fields else torch.sigmoid_(z)
         if "anchor_p" not in fields:
             return p if self.k == 1 else p - fields["y"]
         p = p - fields["anchor_p"]
@@ -126,11 +129,6 @@ class LogisticModel(LinearModel):
                 moved = (moved - mean).mul_(fields["anchor_p"])
             p.addcmul_(moved, fields["anchor_slope"], value=-1.0)
         return p
-
-    def _link(self, z: Tensor) -> Tensor:
-        if self.k == 1:
-            return torch.sigmoid(z)
-        return elementwise_softmax(z)
 
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         x = batch.fields["x"].dense()
@@ -361,8 +359,7 @@ class LogisticModel(LinearModel):
         if self.k > 1 and self.fit_intercept:
             # diag(Q' A Q) for the intercepts, from the diagonal of A only
             full = np.concatenate([full[:-1].reshape(-1), self.basis.T**2 @ full[-1]])
-        rest = np.zeros(self.n_parameters - self.n_used)
-        return np.concatenate([full.reshape(-1), rest])
+        return np.pad(full.reshape(-1), (0, self.n_others))
 
     @summed_over_blocks
     def hessian_times(self, theta: Array, vector: Array, data: Data) -> Array:

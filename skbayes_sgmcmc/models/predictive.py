@@ -49,6 +49,8 @@ class Predictive:
     #: whether the targets are whole numbers; or else, whether their least one has a probability
     discrete = False
     has_atom = False
+    #: smallest lower bound of quantiles
+    least = -math.inf
 
     def mean(self) -> Any:
         """Means (draws, rows, targets)."""
@@ -84,7 +86,8 @@ class Predictive:
         By default these are Cantelli's bounds, which hold for every distribution with a variance.
         """
         mean, sd = self.mean(), np.sqrt(self.variance())
-        return mean - sd * math.sqrt((1.0 - q) / q), mean + sd * math.sqrt(q / (1.0 - q))
+        low = np.maximum(mean - sd * math.sqrt((1.0 - q) / q), self.least)
+        return low, mean + sd * math.sqrt(q / (1.0 - q))
 
     def parameters(self) -> Iterable[Any]:
         """What must be finite."""
@@ -264,6 +267,7 @@ class Gamma(Predictive):
     location: Any
     #: dispersions :math:`\alpha`
     dispersion: Any
+    least = 0.0
 
     def mean(self) -> Any:
         return self.location
@@ -287,10 +291,6 @@ class Gamma(Predictive):
     def sample(self, rng: np.random.RandomState) -> Array:
         shape = np.broadcast_to(1.0 / self.dispersion, self.location.shape)
         return np.asarray(rng.standard_gamma(shape) * self.dispersion * self.location)
-
-    def bounds(self, q: float) -> tuple[Array, Array]:
-        low, high = super().bounds(q)
-        return np.maximum(low, 0.0), high
 
 
 @dataclass

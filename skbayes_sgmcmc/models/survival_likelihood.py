@@ -37,43 +37,34 @@ class NormalErrors:
     of larger errors.
     """
 
-    @staticmethod
-    def log_density(z: Tensor) -> Tensor:
+    def log_density(self, z: Tensor) -> Tensor:
         return -0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
 
-    @staticmethod
-    def slope(z: Tensor) -> Tensor:
+    def slope(self, z: Tensor) -> Tensor:
         return -z
 
-    @staticmethod
-    def log_below(z: Tensor) -> Tensor:
+    def log_below(self, z: Tensor) -> Tensor:
         return log_ndtr(z)
 
-    @staticmethod
-    def log_above(z: Tensor) -> Tensor:
+    def log_above(self, z: Tensor) -> Tensor:
         return log_ndtr(-z)
 
-    @staticmethod
-    def log_hazard(z: Tensor) -> Tensor:
-        return NormalErrors.log_density(z) - log_ndtr(-z)
+    def log_hazard(self, z: Tensor) -> Tensor:
+        return self.log_density(z) - log_ndtr(-z)
 
-    @staticmethod
-    def log_between(a: Tensor, b: Tensor) -> Tensor:
+    def log_between(self, a: Tensor, b: Tensor) -> Tensor:
         right = a + b > 0.0  # the tail with fewer digits lost
         log_low = log_ndtr(torch.where(right, -b, a))
         log_high = log_ndtr(torch.where(right, -a, b))
         return log_high + torch.log(-torch.expm1(log_low - log_high))
 
-    @staticmethod
-    def quantile(q: float) -> float:
+    def quantile(self, q: float) -> float:
         return float(ndtri(q))
 
-    @staticmethod
-    def sample(shape: Any, rng: np.random.RandomState) -> Array:
+    def sample(self, shape: Any, rng: np.random.RandomState) -> Array:
         return rng.standard_normal(shape)
 
-    @staticmethod
-    def log_moment(sigma: Tensor, k: int) -> Tensor:
+    def log_moment(self, sigma: Tensor, k: int) -> Tensor:
         """log E exp(k sigma e)."""
         return 0.5 * (k * sigma) ** 2
 
@@ -81,42 +72,33 @@ class NormalErrors:
 class GumbelErrors:
     """Logarithms of exponential errors: times have Weibull distributions, with shape 1 / sigma."""
 
-    @staticmethod
-    def log_density(z: Tensor) -> Tensor:
+    def log_density(self, z: Tensor) -> Tensor:
         return z - torch.exp(z)
 
-    @staticmethod
-    def slope(z: Tensor) -> Tensor:
+    def slope(self, z: Tensor) -> Tensor:
         return 1.0 - torch.exp(z)
 
-    @staticmethod
-    def log_below(z: Tensor) -> Tensor:
+    def log_below(self, z: Tensor) -> Tensor:
         rate = torch.exp(z.clamp(TINY_RATE, LARGE_RATE))
         return torch.where(z < TINY_RATE, z, torch.log(-torch.expm1(-rate)))
 
-    @staticmethod
-    def log_above(z: Tensor) -> Tensor:
+    def log_above(self, z: Tensor) -> Tensor:
         return -torch.exp(z)
 
-    @staticmethod
-    def log_hazard(z: Tensor) -> Tensor:
+    def log_hazard(self, z: Tensor) -> Tensor:
         return z
 
-    @staticmethod
-    def log_between(a: Tensor, b: Tensor) -> Tensor:
+    def log_between(self, a: Tensor, b: Tensor) -> Tensor:
         # an exponential time that is above exp(a) begins anew there
-        return GumbelErrors.log_below(b + torch.log(-torch.expm1(a - b))) - torch.exp(a)
+        return self.log_below(b + torch.log(-torch.expm1(a - b))) - torch.exp(a)
 
-    @staticmethod
-    def quantile(q: float) -> float:
+    def quantile(self, q: float) -> float:
         return math.log(-math.log1p(-q))
 
-    @staticmethod
-    def sample(shape: Any, rng: np.random.RandomState) -> Array:
+    def sample(self, shape: Any, rng: np.random.RandomState) -> Array:
         return np.asarray(np.log(rng.standard_exponential(shape)))
 
-    @staticmethod
-    def log_moment(sigma: Tensor, k: int) -> Tensor:
+    def log_moment(self, sigma: Tensor, k: int) -> Tensor:
         return _log_gamma(1.0 + k * sigma)
 
 
@@ -136,7 +118,7 @@ class LogNormal(LogMean):
     :math:`= \log\sigma`.
     """
 
-    errors: Any = NormalErrors
+    errors: Any = NormalErrors()
     #: name of the compiled slopes
     kernel = "normal"
     shapes = {"log_sigma": (1,)}  # noqa: RUF012
@@ -194,7 +176,7 @@ class LogNormal(LogMean):
 class Weibull(LogNormal):
     r"""Weibull times, with the scale :math:`m e^f` and the shape :math:`1 / \sigma`."""
 
-    errors = GumbelErrors
+    errors = GumbelErrors()
     kernel = "weibull"
 
 

@@ -247,6 +247,7 @@ class CompoundGamma(Predictive):
     #: shapes a of the gamma distributions: 1 / a is the squared coefficient of variation
     shape: Any
     has_atom = True
+    least = 0.0
 
     def mean(self) -> Any:
         return self.location
@@ -278,7 +279,3 @@ class CompoundGamma(Predictive):
     def sample(self, rng: np.random.RandomState) -> Array:
         sums = rng.standard_gamma(self.shape * poisson_samples(self.rate, rng))
         return np.asarray(sums * (self.location / (self.rate * self.shape)))
-
-    def bounds(self, q: float) -> tuple[Array, Array]:
-        low, high = super().bounds(q)
-        return np.maximum(low, 0.0), high
