@@ -127,7 +127,7 @@ def test_columns_are_those_of_encoders():
     """The same numbers as scikit-learn's encoders make, in the order of the table."""
     X = frame()
     columns = {
-        "age": Numbers.learned("age", X["age"], slice(None)),
+        "age": Numbers.learned("age", X["age"].to_numpy()),
         "city": Categories.learned("city", X["city"], slice(None), named=False, complaints={}),
     }
     encoding = Encoding(tuple(columns.values()))
