@@ -12,7 +12,7 @@ from skbayes_sgmcmc import (
     BayesianOrdinalClassifier,
     PosteriorSamples,
 )
-from skbayes_sgmcmc.models.few_draws import LEAST, few_for_all
+from skbayes_sgmcmc.models.moments.few_draws import LEAST, few_for_all
 
 #: draws enough for a quarter of them to stand for all
 RUN = {"n_draws": 500, "burn_in": 400, "thinning": 2, "random_state": 0}

@@ -37,8 +37,8 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     LatentDirichletAllocation,
 )
-from skbayes_sgmcmc.estimators._encoding import Categories, Encoding, Numbers
-from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
+from skbayes_sgmcmc.estimators.tables.encoding import Categories, Encoding, Numbers
+from skbayes_sgmcmc.models.linear.coefficient_priors import LearnedScales
 from skbayes_sgmcmc.priors import LearnedScale
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from skbayes_sgmcmc import BayesianMLPRegressor, SparseBayesianRegressor
 from skbayes_sgmcmc._draws.mixture import Mixture, quantile
 from skbayes_sgmcmc.inspection import LearningCurveDisplay
-from skbayes_sgmcmc.models.predictive import (
+from skbayes_sgmcmc.models.likelihoods.predictive import (
     NegativeBinomial,
     Normal,
     Poisson,

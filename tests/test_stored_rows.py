@@ -22,7 +22,12 @@ from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.scaling import center_and_scale, scale_of_effects
-from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign, make_design
+from skbayes_sgmcmc.models.designs.design import (
+    DenseDesign,
+    SparseDesign,
+    StoredDesign,
+    make_design,
+)
 
 RUN = {"n_chains": 2, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

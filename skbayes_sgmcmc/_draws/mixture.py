@@ -20,7 +20,7 @@ from . import prediction
 from .posterior_samples import quantiles
 
 if TYPE_CHECKING:
-    from ..models.predictive import Predictive
+    from ..models.likelihoods.predictive import Predictive
 
 
 #: tolerance of a quantile, in units of the shortest length of the components at that row

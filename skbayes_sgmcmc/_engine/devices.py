@@ -16,7 +16,7 @@ import torch
 from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._validation import is_auto
-from ..models._auto import AUTO
+from ..models.tuning.auto import AUTO
 
 
 def resolve_device(device: Any) -> str:

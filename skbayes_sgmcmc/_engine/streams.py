@@ -21,10 +21,10 @@ from .._data.minibatch import Data
 from .._exceptions import later_not_allowed, warn
 from .._limits import LIMITS
 from .._validation import is_auto
-from ..models._auto import AUTO
 from ..models._past import Past, PastMean
 from ..models._protocol import Model
-from ..models._tuning import AutoValues, Request
+from ..models.tuning.auto import AUTO
+from ..models.tuning.base import AutoValues, Request
 from ..schedules import as_schedule
 from .data_parallel import check_ranks
 from .lengths import Plan

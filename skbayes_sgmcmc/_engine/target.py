@@ -33,9 +33,9 @@ from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._metric import State
 from .._validation import check_choice
-from ..models._design_batches import Product
 from ..models._linalg import is_sparse
 from ..models._protocol import Anchor, Model
+from ..models.designs.batches import Product
 
 #: gradient estimators by name, with the order of their control variates
 GRADIENTS = {"minibatch": 0, "control_variates": 1, "linear_control_variates": 2}

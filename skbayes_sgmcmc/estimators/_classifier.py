@@ -33,7 +33,7 @@ from ._fitting import Task
 from ._log_joint import log_joint
 from ._probabilities import ProbabilityClassifier
 from ._sense import SENSE, check_classification, some_of_each
-from ._tables import validate_xy, weighted
+from .tables.checks import validate_xy, weighted
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -77,7 +77,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
 
     def _model_scale(self, units: Any) -> Any:
         """Scale of the model's prior: numbers, or what is learned of coefficients in ``units``."""
-        from ..models._coefficient_priors import ScalesOfFeatures
+        from ..models.linear.coefficient_priors import ScalesOfFeatures
         from ..priors.learned_scale import LearnedScale
 
         given = self._learned_scale()
@@ -286,7 +286,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
 
     def _with_few(self, names: tuple[str, ...], one_of: int) -> Self | None:
         """With one of so many draws, which stand for all; None if that saves little."""
-        from ..models.few_draws import few_for_all
+        from ..models.moments.few_draws import few_for_all
 
         found = few_for_all(self.posterior_, names, one_of)
         if found is None:
@@ -325,7 +325,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
 
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or over few that stand for them."""
-        from ..models.few_draws import LEVELS, largest_sd, roots_of
+        from ..models.moments.few_draws import LEVELS, largest_sd, roots_of
 
         few: Any = [self._with_few(self._logit_blocks, one_of) for _, one_of in LEVELS]
         limits = [most for most, _ in LEVELS[:-1]]

@@ -23,7 +23,7 @@ from .._validation import (
     check_sizes,
     check_unless,
 )
-from ._encoding import check_categorical_features
+from .tables.encoding import check_categorical_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

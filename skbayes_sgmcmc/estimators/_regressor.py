@@ -31,14 +31,14 @@ from ._likelihoods import FEWEST_FOR_OWN_NOISE, OF_NETWORKS, Choice, Family
 from ._log_joint import log_joint
 from ._score import score
 from ._sense import check_regression
-from ._tables import validate_numbers, weighted
+from .tables.checks import validate_numbers, weighted
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._engine.settings import Settings
-    from ..models.likelihoods import Likelihood
-    from ..models.predictive import Predictive
+    from ..models.likelihoods.base import Likelihood
+    from ..models.likelihoods.predictive import Predictive
 
 
 class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
@@ -160,7 +160,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Store the units of the targets; y as in :meth:`_with_known`."""
         self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
         if self._family.standardised:
-            from ..models.likelihoods import rounding
+            from ..models.likelihoods.base import rounding
 
             self._y_center, self._y_scale = self._choice.units(y, weight)
             self._y_rounding = rounding(y, weight) / self._y_scale

@@ -13,23 +13,23 @@ from scipy.special import logit
 from .._arrays import Array
 from .._draws.mixture import Mixture, WithFew
 from .._exceptions import not_allowed
-from . import _groups as grouped
 from ._descriptions import LINEAR, SHARED, described
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
-from ._offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 from ._regressor import BayesianRegressor
 from ._times import SECTION, bounds_of
+from .tables import groups as grouped
+from .tables.offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
-    from ..models.glm import GLMModel
-    from ..models.student_likelihood import StudentT
-    from ..models.tweedie_likelihood import Tweedie
+    from ..models.likelihoods.student import StudentT
+    from ..models.likelihoods.tweedie import Tweedie
+    from ..models.linear.glm import GLMModel
     from ..priors import LearnedScale
 
 
@@ -234,7 +234,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> GLMModel:
-        from ..models.glm import GLMModel
+        from ..models.linear.glm import GLMModel
 
         X, y, weight, columns = rows.x, rows.target, rows.weight, self._columns
         offset = offsets_of(columns, X)
@@ -299,7 +299,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
     def _mixture(self) -> Mixture:
         """Its smooth averages are over few draws where these stand for all."""
-        from ..models.few_draws import OF_LINKED, OF_NEAR
+        from ..models.moments.few_draws import OF_LINKED, OF_NEAR
 
         names = *self._linear.blocks, "intercept", *self._likelihood().own_names
         one_of = OF_NEAR if self._family.standardised else OF_LINKED
@@ -315,7 +315,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
         Without a link, a predictor is compared with the noise.
         """
-        from ..models.few_draws import LEVELS, LOG, NOISE
+        from ..models.moments.few_draws import LEVELS, LOG, NOISE
 
         linear = self._linear
         sd = linear.sds(self.posterior_, self._inputs(x)[0])

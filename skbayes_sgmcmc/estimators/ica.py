@@ -30,7 +30,7 @@ from ._parameters import Check, unless
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
-    from ..models.ica import ICAModel
+    from ..models.ica.model import ICAModel
     from ..priors import Prior
     from ..samplers import Sampler
     from ._fitting import Task
@@ -300,8 +300,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         return self._shape
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> ICAModel:
-        from ..models._ica_start import mode_start, symmetric_whitening
-        from ..models.ica import ICAModel
+        from ..models.ica.model import ICAModel
+        from ..models.ica.start import mode_start, symmetric_whitening
 
         if first:
             X, (n_components, n_features, whiten, density) = rows.x, self._shape
@@ -346,7 +346,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _check_densities(self, X: Array) -> None:
         """Count sources that contradict their densities as unknown, and warn of them."""
-        from ..models._ica_densities import contradicted
+        from ..models.ica.densities import contradicted
 
         y = (X[:: -(-len(X) // LIMITS.part_rows)] - self.mean_) @ self.components_.T
         wrong = contradicted(y, self.density_shapes_)

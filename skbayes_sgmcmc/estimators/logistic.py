@@ -131,7 +131,7 @@ class BayesianLogisticRegression(LinearClassifier):
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
 
     def _model_class(self) -> Any:
-        from ..models.rotated import RotatedLogisticModel
+        from ..models.linear.rotated import RotatedLogisticModel
 
         return RotatedLogisticModel
 
@@ -157,7 +157,7 @@ class BayesianLogisticRegression(LinearClassifier):
     @usual_modes()
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or from moments of the logits where these say as much."""
-        from ..models.prediction_moments import moments_of
+        from ..models.moments.prediction import moments_of
 
         moments = moments_of(self.posterior_)
         if moments is None:
@@ -168,7 +168,7 @@ class BayesianLogisticRegression(LinearClassifier):
         return proba
 
     def _predict_block(self, draws: slice, x: Any) -> Array:
-        from ..models.logistic import predict_proba
+        from ..models.linear.logistic import predict_proba
 
         posterior = self.posterior_
         return predict_proba(
@@ -178,7 +178,7 @@ class BayesianLogisticRegression(LinearClassifier):
     def _logits(self, coef: Tensor, intercept: Tensor, x: Tensor) -> Tensor:
         import torch
 
-        from ..models.logistic import logits
+        from ..models.linear.logistic import logits
 
         z = logits(coef, intercept, x)
         return z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)

@@ -11,9 +11,9 @@ from ._network import NetworkRegressor
 from ._perceptron import Perceptron
 
 if TYPE_CHECKING:
-    from ..models.student_likelihood import StudentT
-    from ..models.torch_likelihood import TorchLikelihood
-    from ..models.tweedie_likelihood import Tweedie
+    from ..models.likelihoods.distributions import TorchLikelihood
+    from ..models.likelihoods.student import StudentT
+    from ..models.likelihoods.tweedie import Tweedie
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 

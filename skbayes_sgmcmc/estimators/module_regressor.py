@@ -13,9 +13,9 @@ from ._module import ModuleEstimator
 from ._network import NetworkRegressor
 
 if TYPE_CHECKING:
-    from ..models.student_likelihood import StudentT
-    from ..models.torch_likelihood import TorchLikelihood
-    from ..models.tweedie_likelihood import Tweedie
+    from ..models.likelihoods.distributions import TorchLikelihood
+    from ..models.likelihoods.student import StudentT
+    from ..models.likelihoods.tweedie import Tweedie
 
 
 @described(SHARED | NETWORK | MODULE)

@@ -160,7 +160,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
         return rows
 
     def _model_class(self) -> Any:
-        from ..models.ordinal import OrdinalModel
+        from ..models.linear.ordinal import OrdinalModel
 
         return OrdinalModel
 
@@ -173,7 +173,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
     def _predict_block(self, draws: Any, x: Any) -> Array:
         import torch
 
-        from ..models.ordinal import log_probabilities
+        from ..models.linear.ordinal import log_probabilities
 
         f = np.asarray(x @ self.posterior_.select("coef", draws).T).T
         cutpoints = prediction.tensor_of(self.posterior_.select("cutpoints", draws))
@@ -184,7 +184,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
         return bool((np.diff(self.posterior_.pooled("cutpoints")) > 0.0).all())
 
     def _logit_module(self, coef: Tensor, cutpoints: Tensor) -> nn.Module:
-        from ..models.ordinal import OrdinalOutputs
+        from ..models.linear.ordinal import OrdinalOutputs
 
         return OrdinalOutputs(coef, cutpoints)
 

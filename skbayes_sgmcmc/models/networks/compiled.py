@@ -14,8 +14,8 @@ from ..._arrays import Array
 from ..._data.minibatch import Batch
 from ..._limits import LIMITS
 from ..._metric import State
-from .._indicator_design import IndicatorBatch
-from ..likelihoods import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
+from ..designs.indicators import IndicatorBatch
+from ..likelihoods.base import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
 from .cnn import CNN, Convolution
 from .delayed_outputs import SHARE
 from .mlp import ACTIVATIONS, MLP

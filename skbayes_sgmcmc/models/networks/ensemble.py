@@ -15,7 +15,7 @@ from torch.nn import functional
 from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
 from ..._data.sending import exported
-from ..likelihoods import Likelihood
+from ..likelihoods.base import Likelihood
 from .module_checks import main_output
 
 
