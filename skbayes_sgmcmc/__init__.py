@@ -23,9 +23,9 @@ _WHERE = {
     "Pruning": "models.networks.pruning",
     "SpikeSlab": "priors",
     "Storage": "_draws.storage",
-    "StudentT": "models.student_likelihood",
-    "TorchLikelihood": "models.torch_likelihood",
-    "Tweedie": "models.tweedie_likelihood",
+    "StudentT": "models.likelihoods.student",
+    "TorchLikelihood": "models.likelihoods.distributions",
+    "Tweedie": "models.likelihoods.tweedie",
     "LatentDirichletAllocation": "estimators.lda",
     "ParquetRows": "_data.parquet",
     "PosteriorSamples": "_draws.posterior_samples",
@@ -78,14 +78,14 @@ if TYPE_CHECKING:
     from .estimators.ordinal import BayesianOrdinalClassifier as BayesianOrdinalClassifier
     from .estimators.sparse import SparseBayesianClassifier as SparseBayesianClassifier
     from .estimators.sparse_regressor import SparseBayesianRegressor as SparseBayesianRegressor
+    from .models.likelihoods.distributions import TorchLikelihood as TorchLikelihood
+    from .models.likelihoods.student import StudentT as StudentT
+    from .models.likelihoods.tweedie import Tweedie as Tweedie
     from .models.networks.low_rank import low_rank_adapters as low_rank_adapters
     from .models.networks.pruning import Pruning as Pruning
-    from .models.student_likelihood import StudentT as StudentT
     from .models.topics.completion import (
         document_completion_perplexity as document_completion_perplexity,
     )
-    from .models.torch_likelihood import TorchLikelihood as TorchLikelihood
-    from .models.tweedie_likelihood import Tweedie as Tweedie
     from .priors import SpikeSlab as SpikeSlab
     from .schedules import MixingDistance as MixingDistance
 

@@ -13,6 +13,8 @@ Error = TypeVar("Error", bound=Exception)
 
 #: where docs/warnings.md explains most errors: those of one parameter, or of the data
 NOT_ALLOWED = "a-parameter-or-the-data-are-not-allowed"
+#: and those of a later call of ``partial_fit``
+LATER_CALL = "a-later-call-of-partial_fit-differs"
 #: remedies if a run does not fit into the memory of its device; draws are on the host
 FIT_REMEDY = "give a smaller batch_size, fewer n_chains, or dtype='float32'"
 
@@ -121,6 +123,21 @@ def not_allowed(message: str, section: str = NOT_ALLOWED) -> ValueError:
 def undefined(of: object, method: str) -> NotImplementedError:
     """An error of a user's subclass without a method: ``raise undefined(self, "change(x, u)")``."""
     return explained(NotImplementedError(f"{type(of).__name__} has no method {method}"))
+
+
+def module_not_allowed(message: str) -> ValueError:
+    """The same for a torch module."""
+    return not_allowed(message, "a-module-is-not-allowed")
+
+
+def size_not_allowed(message: str) -> ValueError:
+    """The same for numbers that are too large or too small."""
+    return not_allowed(message, "numbers-are-too-large-or-too-small")
+
+
+def later_not_allowed(message: str) -> ValueError:
+    """The same for what a later call of ``partial_fit`` must keep."""
+    return not_allowed(message, LATER_CALL)
 
 
 @contextmanager

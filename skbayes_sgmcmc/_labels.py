@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._arrays import Array
-from ._exceptions import NOT_ALLOWED, not_allowed
+from ._exceptions import NOT_ALLOWED, not_allowed, size_not_allowed
 from ._limits import LIMITS
 from ._table_columns import (
     as_array,
@@ -72,11 +72,10 @@ def _check_exact(name: str, values: Array, where: str) -> None:
     limit = 2 ** (np.finfo(values.dtype).nmant + 1)
     wrong = np.abs(values) >= limit
     if wrong.any():
-        raise not_allowed(
+        raise size_not_allowed(
             f"{name} is not allowed: the label {values[wrong][0]:.0f}{where} is a {values.dtype}, "
             f"and some whole numbers above {limit} are not, so different labels may be equal. Give "
-            "labels as integers or as text; in a DataFrame, each column has its own type.",
-            "numbers-are-too-large-or-too-small",
+            "labels as integers or as text; in a DataFrame, each column has its own type."
         )
 
 

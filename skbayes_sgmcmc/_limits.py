@@ -7,6 +7,7 @@ when it runs, because tests set them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -172,6 +173,12 @@ class Limits:
     #: most occurrences of a word in a document while its tokens are sampled one by one: the cost
     #: of others does not grow with their counts (project/topic_defaults.md)
     tokens: int = 200
+
+    def blocks(self, n_rows: int, size: int) -> Iterator[slice]:
+        """Slices of rows of ``size`` numbers each, of ``block_numbers`` in all, or of one row."""
+        step = max(1, self.block_numbers // max(1, size))
+        for first in range(0, n_rows, step):
+            yield slice(first, min(first + step, n_rows))
 
 
 #: the limits in force

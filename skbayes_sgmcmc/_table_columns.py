@@ -167,11 +167,10 @@ def first_not_finite(table: Any) -> int | None:
             if rows.ndim not in (1, 2) or np.isfinite(rows.sum()):
                 return None
         rows = rows.reshape(len(rows), -1)
-        n_rows = max(1, LIMITS.block_numbers // max(1, rows.shape[1]))
-        for start in range(0, len(rows), n_rows):
-            finite = np.isfinite(rows[start : start + n_rows].astype(np.float64)).all(axis=1)
+        for some in LIMITS.blocks(*rows.shape):
+            finite = np.isfinite(rows[some].astype(np.float64)).all(axis=1)
             if not finite.all():
-                return start + int(finite.argmin())
+                return some.start + int(finite.argmin())
     except (TypeError, ValueError):  # no numbers
         pass
     return None

@@ -14,7 +14,7 @@ from sklearn.utils import multiclass, validation
 
 from ._arrays import Array
 from ._conversion import NAME_CATEGORIES, explained_conversion
-from ._exceptions import explained_errors, not_allowed
+from ._exceptions import explained_errors, not_allowed, size_not_allowed
 from ._limits import LIMITS
 from ._table_columns import as_table, of_tensor
 
@@ -236,16 +236,14 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> NDArray[np.float64]:
         )
     check_some_weight(weight)
     if weight.max(initial=0.0) < BOUNDS.smallest_weight:
-        raise not_allowed(
+        raise size_not_allowed(
             f"sample_weight has no value of {BOUNDS.smallest_weight:g} or more: multiply the "
-            "weights by a constant. They are exponents of the likelihood.",
-            "numbers-are-too-large-or-too-small",
+            "weights by a constant. They are exponents of the likelihood."
         )
     if weight.max(initial=0.0) > BOUNDS.largest_weight:
-        raise not_allowed(
+        raise size_not_allowed(
             f"sample_weight has a value of {weight.max():g}, more than {BOUNDS.largest_weight:g}: "
-            "divide the weights by a constant. They are exponents of the likelihood.",
-            "numbers-are-too-large-or-too-small",
+            "divide the weights by a constant. They are exponents of the likelihood."
         )
     # torch warns of columns of pandas, which are to read only, and refuses reversed arrays
     return np.require(weight, requirements=["C", "W"])
@@ -278,11 +276,10 @@ def check_scale_pair(name: str, pair: Any) -> None:
 def check_ratio(name: str, value: float, whose: str, unit: float) -> None:
     """Refuse a number that is no scale in units of the data; ``whose`` says what ``unit`` is."""
     if not BOUNDS.smallest_scale <= float(value) / unit <= BOUNDS.largest_scale:
-        raise not_allowed(
+        raise size_not_allowed(
             f"{name}={value!r} is not allowed: it is {float(value) / unit:.3g} times {whose}, "
             f"{unit:.3g}; give a number of {BOUNDS.smallest_scale:g} to {BOUNDS.largest_scale:g} "
-            "times as much.",
-            "numbers-are-too-large-or-too-small",
+            "times as much."
         )
 
 
@@ -349,18 +346,16 @@ def check_magnitude(name: str, values: Any) -> None:
     limits = f"between {BOUNDS.smallest_data:g} and {BOUNDS.largest_data:g}"
     if largest > BOUNDS.largest_data or 0.0 < largest < BOUNDS.smallest_data:
         verb = "divide" if largest > 1.0 else "multiply"
-        raise not_allowed(
+        raise size_not_allowed(
             f"{name} is not allowed: its largest magnitude is {largest:.3g}, and squares of such "
-            f"numbers can't be represented; {verb} it by a constant, so that it lies {limits}.",
-            "numbers-are-too-large-or-too-small",
+            f"numbers can't be represented; {verb} it by a constant, so that it lies {limits}."
         )
     small = np.flatnonzero((of_columns > 0.0) & (of_columns < BOUNDS.smallest_data))
     if len(small):
-        raise not_allowed(
+        raise size_not_allowed(
             f"{name} is not allowed: the largest magnitude of its column {small[0]} is "
             f"{of_columns[small[0]]:.3g}, and squares of such numbers can't be represented; "
-            f"multiply this column by a constant, so that it lies {limits}, or leave it out.",
-            "numbers-are-too-large-or-too-small",
+            f"multiply this column by a constant, so that it lies {limits}, or leave it out."
         )
 
 
@@ -368,17 +363,15 @@ def _column_magnitudes(values: Any) -> NDArray[np.float64]:
     """The largest magnitude of each column of an array or a CSR matrix."""
     if hasattr(values, "indptr"):
         found = np.zeros(values.shape[1])
-        for first in range(0, len(values.data), LIMITS.block_numbers):  # there may be none
-            some = slice(first, first + LIMITS.block_numbers)
+        for some in LIMITS.blocks(len(values.data), 1):  # there may be none
             magnitudes = np.abs(values.data[some].astype(np.float64))
             np.maximum.at(found, values.indices[some], magnitudes)
         return found
     columns = np.asarray(values)
     columns = columns.reshape(len(columns), -1) if columns.ndim != 2 else columns
     found = np.zeros(columns.shape[1])
-    n_rows = max(1, LIMITS.block_numbers // max(1, columns.shape[1]))
-    for first in range(0, len(columns), n_rows):  # a block is read once for both ends
-        block = columns[first : first + n_rows]
+    for some in LIMITS.blocks(*columns.shape):
+        block = columns[some]  # it is read once for both ends
         found = np.maximum(found, np.maximum(block.max(axis=0), -block.min(axis=0)))
     return found
 
@@ -388,11 +381,10 @@ def check_predictions(values: Array, X: Any) -> Array:
     if np.isfinite(values).all():
         return values
     largest = "large" if hasattr(X, "blocks") else f"{_magnitude(X):.3g}"
-    raise not_allowed(
+    raise size_not_allowed(
         f"X is not allowed: its largest magnitude is {largest}, with "
         "which predictions leave the finite numbers; give rows in the units of those of fit, or "
-        "fit with dtype='float64'.",
-        "numbers-are-too-large-or-too-small",
+        "fit with dtype='float64'."
     )
 
 
@@ -405,11 +397,10 @@ def check_densities(values: Array, refused: Array, y: Array, first: int = 0) -> 
     bad = np.flatnonzero(~np.isfinite(values) & refused)
     if len(bad):
         targets = ", ".join(f"{value:.3g}" for value in y[bad[0]])
-        raise not_allowed(
+        raise size_not_allowed(
             f"y is not allowed: the target {targets} of row {first + bad[0]} is so far from its "
             "predictions that its log density leaves the finite numbers; give y, and the rows X, "
-            "in the units of those of fit.",
-            "numbers-are-too-large-or-too-small",
+            "in the units of those of fit."
         )
 
 

@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array
-from ._draws.mixing import (
-    bulk_ess,
-    by_parts,
-    mean_error,
-    rank_r_hat,
-    sorted_figures,
-    sorts_once,
-)
+from ._draws.mixing import bulk_ess, by_parts, mean_error, rank_r_hat, sorted_figures, sorts_once
 from ._draws.posterior_samples import PosteriorSamples, names_of
 from ._exceptions import not_allowed
 from ._validation import central, check_choice, check_real

@@ -241,7 +241,7 @@ def test_the_users_model_and_data_are_not_changed():
     from skbayes_sgmcmc._engine.accelerators import equip
     from skbayes_sgmcmc._engine.recipe import Recipe
     from skbayes_sgmcmc._engine.target import Target
-    from skbayes_sgmcmc.models.logistic import LogisticModel
+    from skbayes_sgmcmc.models.linear.logistic import LogisticModel
     from skbayes_sgmcmc.models.topics.lda import LDAModel
     from skbayes_sgmcmc.models.topics.parametrizations import ExpandedNatural, GammaTopics
     from skbayes_sgmcmc.priors import Normal

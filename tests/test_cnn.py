@@ -10,7 +10,7 @@ from torch import nn
 from skbayes_sgmcmc import BayesianCNNClassifier, SamplingError
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.augmentation import Augmentation
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.cnn import CNN
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.priors.factorised import Normal

@@ -21,10 +21,10 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
-from skbayes_sgmcmc.models._auto import AUTO
-from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
-from skbayes_sgmcmc.models._tuning import ManyModes, Request
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
+from skbayes_sgmcmc.models.tuning.auto import AUTO
+from skbayes_sgmcmc.models.tuning.base import ManyModes, Request
+from skbayes_sgmcmc.models.tuning.gaussian import WhitenedGaussian
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MCLMC, PSGLD, Cell
 

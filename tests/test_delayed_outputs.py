@@ -11,7 +11,7 @@ from _cases import cases
 from _inside import inside
 
 from skbayes_sgmcmc import BayesianMLPRegressor
-from skbayes_sgmcmc.models.likelihoods import Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian, Heteroscedastic
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel

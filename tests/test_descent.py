@@ -15,7 +15,7 @@ from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._engine.descent import DESCENT, Descent, descend
 from skbayes_sgmcmc._engine.target import Target
-from skbayes_sgmcmc.models.likelihoods import Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.priors import Normal

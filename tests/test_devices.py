@@ -36,7 +36,7 @@ from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws.prediction import blocks
 from skbayes_sgmcmc._engine import devices
 from skbayes_sgmcmc._limits import LIMITS
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 

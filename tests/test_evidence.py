@@ -19,8 +19,8 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc.diagnostics import r_hat
-from skbayes_sgmcmc.models import _evidence
-from skbayes_sgmcmc.models.last_layer import LogisticHead
+from skbayes_sgmcmc.models.linear import evidence as _evidence
+from skbayes_sgmcmc.models.linear.last_layer import LogisticHead
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 LAST = {"sample_parameters": "last_layer", "random_state": 0}

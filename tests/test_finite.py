@@ -31,8 +31,8 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.scaling import center_and_scale
 from skbayes_sgmcmc._exceptions import explain_full_memory
-from skbayes_sgmcmc.models.binomial_likelihood import Binomial as BinomialLikelihood
-from skbayes_sgmcmc.models.predictive import StudentT
+from skbayes_sgmcmc.models.likelihoods.binomial import Binomial as BinomialLikelihood
+from skbayes_sgmcmc.models.likelihoods.predictive import StudentT
 from skbayes_sgmcmc.samplers import PSGLD
 
 pytestmark = [

@@ -33,8 +33,8 @@ from skbayes_sgmcmc import (
     sample,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc.models.ica import aligned
-from skbayes_sgmcmc.models.likelihoods import LatentGaussian
+from skbayes_sgmcmc.models.ica.model import aligned
+from skbayes_sgmcmc.models.likelihoods.base import LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.priors import Normal, SpikeSlab

@@ -37,8 +37,8 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     LatentDirichletAllocation,
 )
-from skbayes_sgmcmc.estimators._encoding import Categories, Encoding, Numbers
-from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
+from skbayes_sgmcmc.estimators.tables.encoding import Categories, Encoding, Numbers
+from skbayes_sgmcmc.models.linear.coefficient_priors import LearnedScales
 from skbayes_sgmcmc.priors import LearnedScale
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -127,7 +127,7 @@ def test_columns_are_those_of_encoders():
     """The same numbers as scikit-learn's encoders make, in the order of the table."""
     X = frame()
     columns = {
-        "age": Numbers.learned("age", X["age"], slice(None)),
+        "age": Numbers.learned("age", X["age"].to_numpy()),
         "city": Categories.learned("city", X["city"], slice(None), named=False, complaints={}),
     }
     encoding = Encoding(tuple(columns.values()))

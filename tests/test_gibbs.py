@@ -11,8 +11,8 @@ from _inside import streams
 from scipy.stats import chisquare
 
 from skbayes_sgmcmc import BayesianGLMRegressor, sample
-from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.likelihoods import Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian
+from skbayes_sgmcmc.models.linear.glm import GLMModel
 from skbayes_sgmcmc.priors import Laplace, LearnedScale, Normal
 from skbayes_sgmcmc.samplers import Gibbs, Step
 

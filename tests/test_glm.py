@@ -14,19 +14,19 @@ from _cases import cases
 from scipy.special import gammaln, ive, log_ndtr
 
 from skbayes_sgmcmc import BayesianGLMRegressor, Storage, StudentT, Tweedie
-from skbayes_sgmcmc.models.binomial_likelihood import Binomial
-from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
-from skbayes_sgmcmc.models.gamma_likelihood import Gamma
-from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.likelihoods import Gaussian
-from skbayes_sgmcmc.models.ordinal import CumulativeLogit
-from skbayes_sgmcmc.models.student_likelihood import StudentNoise
-from skbayes_sgmcmc.models.survival_likelihood import LogNormal, Weibull
-from skbayes_sgmcmc.models.tweedie_likelihood import CompoundPoisson
-from skbayes_sgmcmc.models.zero_inflated_likelihood import (
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian
+from skbayes_sgmcmc.models.likelihoods.binomial import Binomial
+from skbayes_sgmcmc.models.likelihoods.counts import NegativeBinomial, Poisson
+from skbayes_sgmcmc.models.likelihoods.gamma import Gamma
+from skbayes_sgmcmc.models.likelihoods.student import StudentNoise
+from skbayes_sgmcmc.models.likelihoods.survival import LogNormal, Weibull
+from skbayes_sgmcmc.models.likelihoods.tweedie import CompoundPoisson
+from skbayes_sgmcmc.models.likelihoods.zero_inflated import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
+from skbayes_sgmcmc.models.linear.glm import GLMModel
+from skbayes_sgmcmc.models.linear.ordinal import CumulativeLogit
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 #: budgets too small to mix, on purpose, where draws are only compared with other draws

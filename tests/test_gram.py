@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from _cases import cases
 
-from skbayes_sgmcmc.models import _gram
-from skbayes_sgmcmc.models._gram import gram_with_ones
+from skbayes_sgmcmc.models.designs import gram as _gram
+from skbayes_sgmcmc.models.designs.gram import gram_with_ones
 
 N, P = 3000, 6
 SIGNS = {"positive": 1.0, "negative": -1.0, "both": 0.0}

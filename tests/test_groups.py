@@ -20,10 +20,10 @@ from _inside import streams
 from skbayes_sgmcmc import BayesianGLMRegressor, to_onnx, to_torch
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.inspection import PartialEffectDisplay
-from skbayes_sgmcmc.models import _gaussian_tuning
-from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
-from skbayes_sgmcmc.models._group_priors import GroupedCoefficients, GroupTerm
-from skbayes_sgmcmc.models._whitening import root_of
+from skbayes_sgmcmc.models.linear.coefficient_priors import LearnedScales
+from skbayes_sgmcmc.models.linear.group_priors import GroupedCoefficients, GroupTerm
+from skbayes_sgmcmc.models.tuning import gaussian as _gaussian_tuning
+from skbayes_sgmcmc.models.tuning.whitening import root_of
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 #: budgets too small to mix, on purpose, where draws are only compared with other draws
@@ -134,8 +134,8 @@ def test_scales_are_drawn_term_by_term():
 
     The likelihood's own parameters, which follow in theta, do not matter.
     """
-    from skbayes_sgmcmc.models.glm import GLMModel
-    from skbayes_sgmcmc.models.likelihoods import Gaussian
+    from skbayes_sgmcmc.models.likelihoods.base import Gaussian
+    from skbayes_sgmcmc.models.linear.glm import GLMModel
 
     terms = [GroupTerm("a", 3, LearnedScale(1.0, 0.3, False))]
     hyper = LearnedScale(5.0, 1.0, True)
@@ -472,7 +472,7 @@ def test_scales_of_few_groups_are_wide(n, typical):
 
     The reason, and other cases, are in docs/results/category_scales.md.
     """
-    from skbayes_sgmcmc.estimators._groups import _effect_scale
+    from skbayes_sgmcmc.estimators.tables.groups import _effect_scale
 
     assert _effect_scale("learned", n).scale == pytest.approx(typical, abs=2e-3)
     assert _effect_scale(LearnedScale(scale=0.7), n).scale == 0.7

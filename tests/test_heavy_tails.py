@@ -8,7 +8,7 @@ import torch
 from scipy.special import gammaln
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianMLPRegressor, BayesianModuleRegressor
-from skbayes_sgmcmc.models.student_likelihood import StudentNoise
+from skbayes_sgmcmc.models.likelihoods.student import StudentNoise
 
 
 def problem(n=120):

@@ -15,9 +15,9 @@ from sklearn.decomposition import FastICA
 from skbayes_sgmcmc import BayesianICA, SamplingWarning
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models import Data, Model
-from skbayes_sgmcmc.models._ica_densities import LOGISTIC_SD, SHAPES, Densities, shape_gains
-from skbayes_sgmcmc.models._ica_start import mode_start
-from skbayes_sgmcmc.models.ica import ICAModel
+from skbayes_sgmcmc.models.ica.densities import LOGISTIC_SD, SHAPES, Densities, shape_gains
+from skbayes_sgmcmc.models.ica.model import ICAModel
+from skbayes_sgmcmc.models.ica.start import mode_start
 from skbayes_sgmcmc.priors.factorised import PRIORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

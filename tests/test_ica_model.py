@@ -13,9 +13,9 @@ from skbayes_sgmcmc import MixingDistance, sample
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.diagnostics import sampling_threshold
 from skbayes_sgmcmc.models import Data, Model
-from skbayes_sgmcmc.models._ica_start import mode_start, symmetric_whitening
-from skbayes_sgmcmc.models._metric_tuning import largest_score_variance, scores_of
-from skbayes_sgmcmc.models.ica import ICAModel, aligned
+from skbayes_sgmcmc.models.ica.model import ICAModel, aligned
+from skbayes_sgmcmc.models.ica.start import mode_start, symmetric_whitening
+from skbayes_sgmcmc.models.tuning.metric import largest_score_variance, scores_of
 from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import RSGLD
 from skbayes_sgmcmc.schedules import Polynomial

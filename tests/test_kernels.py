@@ -19,8 +19,8 @@ from scipy.special import expit
 from skbayes_sgmcmc import SpikeSlab
 from skbayes_sgmcmc._data.philox import Philox
 from skbayes_sgmcmc._engine.accelerators import fused_steps, linear_sgld
-from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign
-from skbayes_sgmcmc.models.likelihoods import LatentGaussian
+from skbayes_sgmcmc.models.designs.design import DenseDesign, SparseDesign
+from skbayes_sgmcmc.models.likelihoods.base import LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.models.topics.belief import BeliefNetwork

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from _cases import cases
 
-from skbayes_sgmcmc.models._kronecker import kronecker_terms, quadratic_forms
+from skbayes_sgmcmc.models.moments.kronecker import kronecker_terms, quadratic_forms
 
 RNG = np.random.default_rng(0)
 

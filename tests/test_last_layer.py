@@ -23,12 +23,12 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws.storage import on_disk
-from skbayes_sgmcmc.models.last_layer import LogisticHead, RegressionHead
-from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
+from skbayes_sgmcmc.models.linear.last_layer import LogisticHead, RegressionHead
+from skbayes_sgmcmc.models.linear.rotated import FeatureCoordinates
 from skbayes_sgmcmc.models.networks.head import Head, LinearHead, split
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.models.networks.module_checks import Rows
-from skbayes_sgmcmc.models.rotated import FeatureCoordinates
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 
 X, y = load_digits(return_X_y=True)

@@ -17,7 +17,7 @@ from _inside import streams
 from scipy.integrate import quad
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.models._coefficient_priors import LearnedScales
+from skbayes_sgmcmc.models.linear.coefficient_priors import LearnedScales
 from skbayes_sgmcmc.priors import Laplace, LearnedScale
 
 REFERENCES = Path(__file__).parent / "data" / "reference_linear.npz"

@@ -14,11 +14,11 @@ from _seeds import as_given
 from scipy.special import gammaln, logsumexp
 
 from skbayes_sgmcmc import sample
-from skbayes_sgmcmc.models.likelihoods import Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian
+from skbayes_sgmcmc.models.linear.scale_groups import ScaleGroups
 from skbayes_sgmcmc.models.networks.learned_scales import GIBBS_EVERY, LearnedScalesModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
-from skbayes_sgmcmc.models.scale_groups import ScaleGroups
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 from skbayes_sgmcmc.priors.learned_scale import MANY, tempered_gamma
 

@@ -29,7 +29,7 @@ from skbayes_sgmcmc import (
     to_arviz,
 )
 from skbayes_sgmcmc.inspection import RelevanceDisplay
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.priors import Laplace, LearnedScale, Normal

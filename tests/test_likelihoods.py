@@ -9,20 +9,24 @@ import scipy.stats
 import torch
 from _cases import cases
 
-from skbayes_sgmcmc.models import (
-    count_likelihoods,
-    gamma_likelihood,
-    tweedie_likelihood,
-    zero_inflated_likelihood,
-)
-from skbayes_sgmcmc.models.likelihoods import (
+from skbayes_sgmcmc.models.likelihoods import counts as count_likelihoods
+from skbayes_sgmcmc.models.likelihoods import gamma as gamma_likelihood
+from skbayes_sgmcmc.models.likelihoods import tweedie as tweedie_likelihood
+from skbayes_sgmcmc.models.likelihoods import zero_inflated as zero_inflated_likelihood
+from skbayes_sgmcmc.models.likelihoods.base import (
     Gaussian,
     Heteroscedastic,
     LatentGaussian,
     LinearAbove,
 )
-from skbayes_sgmcmc.models.predictive import Binomial, Gamma, NegativeBinomial, Poisson, StudentT
-from skbayes_sgmcmc.models.student_likelihood import StudentNoise
+from skbayes_sgmcmc.models.likelihoods.predictive import (
+    Binomial,
+    Gamma,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
+from skbayes_sgmcmc.models.likelihoods.student import StudentNoise
 
 # families -----------------------------------------------------------------------------------------
 

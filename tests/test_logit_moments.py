@@ -12,8 +12,8 @@ from scipy.special import expit
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, PosteriorSamples
-from skbayes_sgmcmc.models.logit_moments import TOLERANCE, LogitMoments, Moments
-from skbayes_sgmcmc.models.prediction_moments import moments_of
+from skbayes_sgmcmc.models.moments.logit import TOLERANCE, LogitMoments, Moments
+from skbayes_sgmcmc.models.moments.prediction import moments_of
 
 RNG = np.random.default_rng(0)
 X, y = make_classification(600, 10, n_informative=4, random_state=0)

@@ -13,9 +13,9 @@ from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
 from skbayes_sgmcmc.models._linalg import inverse_root
-from skbayes_sgmcmc.models.count_likelihoods import Poisson
-from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.likelihoods.counts import Poisson
+from skbayes_sgmcmc.models.linear.glm import GLMModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 
 N, P = 30_000, 8

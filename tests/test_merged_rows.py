@@ -9,8 +9,8 @@ import torch
 from _cases import cases
 
 from skbayes_sgmcmc import BayesianGLMRegressor
-from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.likelihoods import Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian
+from skbayes_sgmcmc.models.linear.glm import GLMModel
 from skbayes_sgmcmc.priors import Laplace
 
 

@@ -21,8 +21,8 @@ from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._data.stored_inputs import ScaledRows
-from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign
-from skbayes_sgmcmc.models._indicator_design import IndicatorDesign
+from skbayes_sgmcmc.models.designs.design import DenseDesign, SparseDesign, StoredDesign
+from skbayes_sgmcmc.models.designs.indicators import IndicatorDesign
 
 
 def rows_data(n_rows, **parameters):

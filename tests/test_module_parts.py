@@ -24,7 +24,7 @@ from skbayes_sgmcmc import (
     to_torch,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.models.networks.module import ModuleNetwork

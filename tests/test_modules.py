@@ -23,7 +23,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws.storage import on_disk
-from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import model as network
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel

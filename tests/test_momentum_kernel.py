@@ -9,12 +9,12 @@ import torch
 from _cases import cases
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, StudentT
-from skbayes_sgmcmc.models.binomial_likelihood import Binomial
-from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
-from skbayes_sgmcmc.models.gamma_likelihood import Gamma
-from skbayes_sgmcmc.models.likelihoods import Gaussian
-from skbayes_sgmcmc.models.student_likelihood import StudentNoise
-from skbayes_sgmcmc.models.survival_likelihood import Weibull
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian
+from skbayes_sgmcmc.models.likelihoods.binomial import Binomial
+from skbayes_sgmcmc.models.likelihoods.counts import NegativeBinomial, Poisson
+from skbayes_sgmcmc.models.likelihoods.gamma import Gamma
+from skbayes_sgmcmc.models.likelihoods.student import StudentNoise
+from skbayes_sgmcmc.models.likelihoods.survival import Weibull
 from skbayes_sgmcmc.samplers import SGHMC
 
 pytest.importorskip("numba")

@@ -19,7 +19,7 @@ from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Batch, Minibatches
 from skbayes_sgmcmc._engine.target import Evaluator, Target
 from skbayes_sgmcmc._limits import LIMITS
-from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian
+from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import products as _products
 from skbayes_sgmcmc.models.networks.mlp import ACTIVATIONS, MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel

@@ -28,7 +28,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
 )
 from skbayes_sgmcmc.inspection import ReliabilityDisplay
-from skbayes_sgmcmc.models.ordinal import CumulativeLogit, log_probabilities
+from skbayes_sgmcmc.models.linear.ordinal import CumulativeLogit, log_probabilities
 
 # densities ----------------------------------------------------------------------------------------
 

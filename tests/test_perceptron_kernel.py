@@ -16,7 +16,12 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
 )
 from skbayes_sgmcmc._data.minibatch import Minibatches
-from skbayes_sgmcmc.models.likelihoods import Categorical, Categoricals, Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.likelihoods.base import (
+    Categorical,
+    Categoricals,
+    Gaussian,
+    Heteroscedastic,
+)
 from skbayes_sgmcmc.models.networks.cnn import CNN
 from skbayes_sgmcmc.models.networks.delayed_outputs import SHARE
 from skbayes_sgmcmc.models.networks.mlp import MLP

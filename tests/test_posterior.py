@@ -19,7 +19,7 @@ from _inside import streams
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._engine.target import GRADIENTS, Coordinates, Evaluator, Target
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
 from skbayes_sgmcmc.priors.factorised import PRIORS
 
 N_ROWS, N_FEATURES, N_CHAINS = 24, 4, 3

@@ -21,7 +21,7 @@ import sklearn.datasets
 from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
+from skbayes_sgmcmc.models.tuning.gaussian import WhitenedGaussian
 
 pytestmark = pytest.mark.statistical
 

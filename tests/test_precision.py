@@ -18,7 +18,7 @@ from skbayes_sgmcmc import (
     BayesianModuleClassifier,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.cnn import CNN
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from skbayes_sgmcmc import BayesianMLPRegressor, SparseBayesianRegressor
 from skbayes_sgmcmc._draws.mixture import Mixture, quantile
 from skbayes_sgmcmc.inspection import LearningCurveDisplay
-from skbayes_sgmcmc.models.predictive import (
+from skbayes_sgmcmc.models.likelihoods.predictive import (
     NegativeBinomial,
     Normal,
     Poisson,
@@ -250,11 +250,11 @@ def test_moments_and_densities_are_sums_over_draws(weighting, block, limits):
         limits(block_numbers=block)
     rows = np.arange(9)[:, None]
     mixture = Mixture(slices_of(loc, sd), 50, 2, None if weighting == "equal" else weights)
-    mean, variance = mixture.moments(rows)
+    mean, within, between = mixture.moments(rows)
     expected = np.tensordot(weights, loc, axes=1)
     np.testing.assert_allclose(mean, expected, rtol=1e-13)
     np.testing.assert_allclose(
-        variance, np.tensordot(weights, (loc - expected) ** 2 + sd**2, axes=1), rtol=1e-12
+        within + between, np.tensordot(weights, (loc - expected) ** 2 + sd**2, axes=1), rtol=1e-12
     )
     np.testing.assert_array_equal(mixture.moments(rows, variance=False)[0], mean)
     log_p = scipy.stats.norm.logpdf(y, loc, sd).sum(axis=2)

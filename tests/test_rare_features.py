@@ -12,12 +12,12 @@ import torch
 from scipy.special import expit
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.models._auto import AUTO
-from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
-from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
-from skbayes_sgmcmc.models.glm import GLMModel
-from skbayes_sgmcmc.models.logistic import LogisticModel
-from skbayes_sgmcmc.models.student_likelihood import StudentNoise
+from skbayes_sgmcmc.models.likelihoods.counts import NegativeBinomial, Poisson
+from skbayes_sgmcmc.models.likelihoods.student import StudentNoise
+from skbayes_sgmcmc.models.linear.glm import GLMModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
+from skbayes_sgmcmc.models.tuning.auto import AUTO
+from skbayes_sgmcmc.models.tuning.gaussian import WhitenedGaussian
 from skbayes_sgmcmc.priors import Normal
 
 pytestmark = pytest.mark.statistical

@@ -13,7 +13,7 @@ from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._data.read_ahead import read_ahead
 from skbayes_sgmcmc._data.rows import StoredRows
-from skbayes_sgmcmc.models._design import make_design
+from skbayes_sgmcmc.models.designs.design import make_design
 
 PATIENCE = 30.0  # seconds until a thread that should have begun counts as missing
 

@@ -9,8 +9,8 @@ import torch
 
 from skbayes_sgmcmc import BayesianLogisticRegression
 from skbayes_sgmcmc.diagnostics import r_hat
-from skbayes_sgmcmc.models.last_layer import LogisticHead
-from skbayes_sgmcmc.models.rotated import RotatedLogisticModel, RotatedModel
+from skbayes_sgmcmc.models.linear.last_layer import LogisticHead
+from skbayes_sgmcmc.models.linear.rotated import RotatedLogisticModel, RotatedModel
 from skbayes_sgmcmc.priors import Normal
 
 RNG = np.random.default_rng(0)

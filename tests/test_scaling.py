@@ -11,7 +11,7 @@ from skbayes_sgmcmc._data.scaling import (
     MOST_VALUES,
     center_and_scale,
     robust_center_and_scale,
-    shared_scale,
+    scale_of_effects,
 )
 
 RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
@@ -28,8 +28,8 @@ def pixels(n=600, p=12, levels=256, seed=0):
 
 
 def scales(X):
-    scale = center_and_scale(X, None)[1]
-    return scale, shared_scale(X, scale)
+    moments = center_and_scale(X, None)
+    return moments[1], scale_of_effects(X, None, moments, by_values=True)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1 / 255, -3.0])

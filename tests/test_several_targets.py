@@ -44,7 +44,7 @@ from skbayes_sgmcmc.inspection import (
     ReliabilityDisplay,
     fgsm,
 )
-from skbayes_sgmcmc.models.likelihoods import Categorical, Categoricals, Likelihood
+from skbayes_sgmcmc.models.likelihoods.base import Categorical, Categoricals, Likelihood
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -8,8 +8,8 @@ import torch
 from _cases import cases
 from scipy.special import expit, ndtr
 
-from skbayes_sgmcmc.models._sigmoid_means import NARROW, normal_nodes, sigmoid_means
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
+from skbayes_sgmcmc.models.moments.sigmoid import NARROW, normal_nodes, sigmoid_means
 from skbayes_sgmcmc.priors import Normal
 
 pytestmark = pytest.mark.statistical

@@ -22,7 +22,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._draws.posterior_samples import PosteriorSamples
 from skbayes_sgmcmc.diagnostics import autocorrelation_time, effective_sample_size, mcse, r_hat
-from skbayes_sgmcmc.models.ica import ICAModel
+from skbayes_sgmcmc.models.ica.model import ICAModel
 from skbayes_sgmcmc.priors import Laplace, Normal
 
 CLASSIFIERS = {

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 import torch
 
 from skbayes_sgmcmc._engine.fingerprint import fingerprint
-from skbayes_sgmcmc.models._design import StoredSparseDesign
+from skbayes_sgmcmc.models.designs.design import StoredSparseDesign
 
 
 def stored_csr(folder, names=("data", "indices", "indptr")):

@@ -13,7 +13,7 @@ from scipy.stats import gamma, kstest
 
 from skbayes_sgmcmc import SparseBayesianRegressor, SpikeSlab
 from skbayes_sgmcmc._data.minibatch import Minibatches
-from skbayes_sgmcmc.models.likelihoods import Categorical, Gaussian, LatentGaussian
+from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian, LatentGaussian
 from skbayes_sgmcmc.models.networks.latents import LEAST_DELTA, log_gamma
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass

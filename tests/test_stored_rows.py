@@ -21,8 +21,13 @@ from skbayes_sgmcmc._data import rows
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._data.row_odds import RowOdds
 from skbayes_sgmcmc._data.rows import StoredRows
-from skbayes_sgmcmc._data.scaling import center_and_scale, shared_scale
-from skbayes_sgmcmc.models._design import DenseDesign, SparseDesign, StoredDesign, make_design
+from skbayes_sgmcmc._data.scaling import center_and_scale, scale_of_effects
+from skbayes_sgmcmc.models.designs.design import (
+    DenseDesign,
+    SparseDesign,
+    StoredDesign,
+    make_design,
+)
 
 RUN = {"n_chains": 2, "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -85,10 +90,11 @@ def test_moments_by_blocks(weighted, dtype):
     for found, whole in zip(by_blocks, center_and_scale(X, weight), strict=True):
         np.testing.assert_allclose(found, whole, rtol=1e-5 if dtype == np.float32 else 1e-12)
     pixels = np.random.default_rng(0).integers(0, 256, (N, P)).astype(dtype)
-    scale = center_and_scale(pixels, None)[1]
-    np.testing.assert_array_equal(
-        shared_scale(StoredRows(Table(pixels)), scale), shared_scale(pixels, scale)
+    stored, held = (
+        scale_of_effects(rows, None, center_and_scale(pixels, None), by_values=True)
+        for rows in (StoredRows(Table(pixels)), pixels)
     )
+    np.testing.assert_array_equal(stored, held)
 
 
 def test_a_stored_design_is_the_held_one():

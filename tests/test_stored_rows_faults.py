@@ -18,7 +18,7 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._data.rows import StoredRows
 from skbayes_sgmcmc._engine.fingerprint import fingerprint
-from skbayes_sgmcmc.models._design import StoredDesign
+from skbayes_sgmcmc.models.designs.design import StoredDesign
 
 RUN = {"n_chains": 2, "random_state": 0}
 

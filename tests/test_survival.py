@@ -17,7 +17,7 @@ from skbayes_sgmcmc.inspection import (
     LearningCurveDisplay,
     PredictiveCheckDisplay,
 )
-from skbayes_sgmcmc.models.survival_likelihood import LogNormal, Weibull
+from skbayes_sgmcmc.models.likelihoods.survival import LogNormal, Weibull
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}

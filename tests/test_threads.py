@@ -39,9 +39,9 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models._constants import Constant
-from skbayes_sgmcmc.models._design import DenseDesign
 from skbayes_sgmcmc.models._threads import serial_products
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.designs.design import DenseDesign
+from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.blocks import Blocks
 from skbayes_sgmcmc.models.networks.latents import Latents
 from skbayes_sgmcmc.models.networks.mlp import MLP

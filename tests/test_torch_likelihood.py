@@ -20,9 +20,9 @@ from skbayes_sgmcmc import (
     TorchLikelihood,
     to_torch,
 )
-from skbayes_sgmcmc.models.count_likelihoods import Poisson
-from skbayes_sgmcmc.models.likelihoods import Gaussian, Heteroscedastic
-from skbayes_sgmcmc.models.torch_likelihood import DistributionLikelihood
+from skbayes_sgmcmc.models.likelihoods.base import Gaussian, Heteroscedastic
+from skbayes_sgmcmc.models.likelihoods.counts import Poisson
+from skbayes_sgmcmc.models.likelihoods.distributions import DistributionLikelihood
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 

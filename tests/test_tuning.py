@@ -17,8 +17,8 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
 from skbayes_sgmcmc.models._linalg import largest_of_symmetric
-from skbayes_sgmcmc.models._walls import step_at_walls
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
+from skbayes_sgmcmc.models.tuning.walls import step_at_walls
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
 

@@ -20,7 +20,7 @@ from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc._engine import energy
 from skbayes_sgmcmc._engine.target import Target
 from skbayes_sgmcmc.models import Data
-from skbayes_sgmcmc.models._gaussian_tuning import WhitenedGaussian
+from skbayes_sgmcmc.models.tuning.gaussian import WhitenedGaussian
 from skbayes_sgmcmc.samplers import SGHMC, SGLD
 
 #: runs too short to mix, on purpose, where mixing is not what is looked at

@@ -11,9 +11,9 @@ from _cases import cases
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianMLPRegressor, Tweedie
 from skbayes_sgmcmc._draws.mixture import quantile
-from skbayes_sgmcmc.models.count_likelihoods import NegativeBinomial, Poisson
-from skbayes_sgmcmc.models.tweedie_likelihood import CompoundGamma, CompoundPoisson
-from skbayes_sgmcmc.models.zero_inflated_likelihood import (
+from skbayes_sgmcmc.models.likelihoods.counts import NegativeBinomial, Poisson
+from skbayes_sgmcmc.models.likelihoods.tweedie import CompoundGamma, CompoundPoisson
+from skbayes_sgmcmc.models.likelihoods.zero_inflated import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )

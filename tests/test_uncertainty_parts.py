@@ -12,7 +12,7 @@ from skbayes_sgmcmc import (
     BayesianMLPRegressor,
     BayesianOrdinalClassifier,
 )
-from skbayes_sgmcmc.models.few_draws import LEAST
+from skbayes_sgmcmc.models.moments.few_draws import LEAST
 from skbayes_sgmcmc.schedules import Polynomial
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -17,9 +17,9 @@ from skbayes_sgmcmc import (
 )
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.diagnostics import r_hat
-from skbayes_sgmcmc.models._design_batches import CSRBatch, TripletBatch
 from skbayes_sgmcmc.models._linalg import pairs_of_symmetric
-from skbayes_sgmcmc.models.logistic import LogisticModel
+from skbayes_sgmcmc.models.designs.batches import CSRBatch, TripletBatch
+from skbayes_sgmcmc.models.linear.logistic import LogisticModel
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import SGHMC
 

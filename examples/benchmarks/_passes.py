@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._data.rows import StoredRows
-from skbayes_sgmcmc.estimators import _tables
+from skbayes_sgmcmc.estimators.tables import checks as _tables
 
 
 class Passes:

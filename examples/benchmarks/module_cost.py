@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from skbayes_sgmcmc import BayesianModuleClassifier
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc.models.likelihoods import Categorical
+from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.models.networks.module import ModuleNetwork
 from skbayes_sgmcmc.priors import Normal

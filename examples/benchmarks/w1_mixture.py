@@ -13,7 +13,7 @@ from _common import markdown_table, mean_sd, new_figure, parse_args, save_figure
 from skbayes_sgmcmc import sample
 from skbayes_sgmcmc.diagnostics import noise_variances
 from skbayes_sgmcmc.models import Batch, Data, Model
-from skbayes_sgmcmc.models._metric_tuning import scores_of
+from skbayes_sgmcmc.models.tuning.metric import scores_of
 from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 N = 100

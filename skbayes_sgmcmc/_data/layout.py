@@ -16,7 +16,7 @@ import numpy as np
 
 from .._arrays import Array
 from .._conversion import explained_conversion
-from .._exceptions import not_allowed
+from .._exceptions import not_allowed, size_not_allowed
 from .._table_columns import of_tensor
 from .._validation import BOUNDS
 from .images import flat_rows
@@ -55,10 +55,9 @@ class Field:
         # the magnitude of the least int64 is none
         largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
         if largest > BOUNDS.whole:
-            raise not_allowed(
+            raise size_not_allowed(
                 f"{name} is not allowed: its largest magnitude is {largest:.0f}; whole "
-                "numbers that a module gets may be at most 2**24.",
-                "numbers-are-too-large-or-too-small",
+                "numbers that a module gets may be at most 2**24."
             )
 
 

@@ -80,12 +80,7 @@ def _median(values: Array, weight: Array) -> float:
 
 def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
     """Means and standard deviations as of :func:`_moments`, without a copy of X."""
-    low, high, unit = np.inf, -np.inf, None
-    for _, x in _blocks(X):
-        low, high = np.minimum(low, x.min(axis=0)), np.maximum(high, x.max(axis=0))
-    powers = _unit(np.stack([low, high]), 0)
-    if powers is not None:
-        unit = powers[0]
+    unit = _unit_of_columns(X)
     total = float(len(X) if weight is None else weight.sum(dtype=np.float64))
 
     def mean(of: Any) -> Array:
@@ -105,16 +100,14 @@ def _by_blocks(X: Any, weight: Array | None) -> tuple[Array, Array]:
 
 def _of_csr(X: Any, weight: Array | None) -> tuple[Array, Array]:
     """Means and standard deviations as of :func:`_moments`, of a CSR matrix."""
-    powers = _unit(np.stack(_ends(X)), 0)
-    if powers is not None:
-        X = sp.csr_matrix((np.ldexp(X.data, -powers[0][X.indices]), X.indices, X.indptr), X.shape)
+    unit = _unit_of_columns(X)
+    if unit is not None:
+        X = sp.csr_matrix((np.ldexp(X.data, -unit[X.indices]), X.indices, X.indptr), X.shape)
     center, variance = (
         each.astype(X.dtype) for each in mean_variance_axis(X, axis=0, weights=weight)
     )
     sd = _sd(variance, center)
-    return (
-        (center, sd) if powers is None else (np.ldexp(center, powers[0]), np.ldexp(sd, powers[0]))
-    )
+    return (center, sd) if unit is None else (np.ldexp(center, unit), np.ldexp(sd, unit))
 
 
 def _ends(X: Any) -> tuple[Array, Array]:
@@ -135,36 +128,19 @@ def _blocks(X: Any) -> Iterator[tuple[slice, Array]]:
     return (X if isinstance(X, StoredRows) else StoredRows(X)).blocks()
 
 
-def shared_scale(X: Array, scale: Array) -> Array:
-    """The scale of every feature: one for all of them if they have the same unit, else ``scale``.
-
-    They do if all their values are among a few, and half of the features that are not constant have
-    the smallest and the largest of these: pixels, ratings, yes or no. The scale is then the root
-    mean square of their standard deviations, so that pixels that are rarely other than black stay
-    small. Divided by their own standard deviation, they would be the largest numbers of all.
-    """
-    low, high = _ends(X)
-    varies = low < high
-    if not varies.any():
-        return scale
-    whole = (low == low.min()) & (high == high.max())
-    some = X[:: -(-X.shape[0] // 1000)]
-    values = np.unique(np.append(some.data, 0) if sp.issparse(X) else some)
-    few = len(values) <= min(MOST_VALUES, 0.05 * X.shape[0] * X.shape[1])
-    if not few or whole.sum() < varies.sum() / 2:
-        return scale
-    common = np.sqrt(np.mean(np.square(scale[varies], dtype=np.float64)))
-    return np.where(varies, common.astype(scale.dtype), scale)
-
-
 def scale_of_effects(
-    X: Any, weight: Array | None, moments: tuple[Array, Array] | None = None
+    X: Any,
+    weight: Array | None,
+    moments: tuple[Array, Array] | None = None,
+    *,
+    by_values: bool = False,
 ) -> Array:
     """The scale of every feature for priors of its effect; 1 for constants.
 
-    It is the standard deviation, but one for all if there are many that are zero in most rows and
-    have the same unit, such as counts or weights of words and indicators: the root mean square of
-    theirs. Otherwise the effect of a single word would be the larger, the rarer it is. ``moments``
+    It is the standard deviation, but one for all that have the same unit: the root mean square of
+    theirs. Of many that are zero in most rows, such as counts or weights of words and indicators,
+    the effect of a single one would otherwise be the larger, the rarer it is. With ``by_values``,
+    as inputs of networks need it, pixels, ratings, yes and no are the same unit, too. ``moments``
     are the features' centres and scales, if they are known.
     """
     moments = center_and_scale(X, weight) if moments is None else moments
@@ -177,7 +153,28 @@ def scale_of_effects(
         if high <= ONE_UNIT * low:
             same = rare & (size <= ONE_UNIT * high) & (ONE_UNIT * size >= low)
             scale[same] = np.sqrt(np.mean(np.square(scale[same])))
+    if by_values:
+        scale = scale.astype(moments[1].dtype)
+        varies = _of_few_values(X)
+        if varies.any():
+            scale[varies] = np.sqrt(np.mean(np.square(scale[varies], dtype=np.float64)))
     return scale
+
+
+def _of_few_values(X: Any) -> Array:
+    """Which features are not constant, if all their values are among a few; none of them otherwise.
+
+    Half of them must have the smallest and the largest of these: pixels, ratings, yes or no. Pixels
+    that are rarely other than black, divided by their own standard deviation, would be the largest
+    numbers of all.
+    """
+    low, high = _ends(X)
+    varies = low < high
+    whole = (low == low.min()) & (high == high.max())
+    some = X[:: -(-X.shape[0] // 1000)]
+    values = np.unique(np.append(some.data, 0) if sp.issparse(X) else some)
+    few = len(values) <= min(MOST_VALUES, 0.05 * X.shape[0] * X.shape[1])
+    return varies & (few and whole.sum() >= varies.sum() / 2)
 
 
 def _share_of_others(X: Any, weight: Array | None) -> Array:
@@ -197,6 +194,12 @@ def _unit(X: Array, axis: Any) -> Any:
     powers = np.frexp(largest)[1]
     limit = np.finfo(X.dtype).maxexp // 2 - 30  # bits for sums and small spreads
     return None if (np.abs(powers) <= limit).all() else powers
+
+
+def _unit_of_columns(X: Any) -> Any:
+    """The same for the columns of X, of which there may be no copy."""
+    powers = _unit(np.stack(_ends(X)), 0)
+    return None if powers is None else powers[0]
 
 
 def _moments(X: Array, weight: Array | None, axis: Any) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._exceptions import not_allowed
+from .._exceptions import size_not_allowed
 from .._validation import BOUNDS
 
 #: relative distance to a whole number that is rounding, in single precision too
@@ -32,9 +32,8 @@ def _check_length(X: Any) -> None:
         lengths = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
     worst = int(lengths.argmax())
     if not lengths[worst] <= BOUNDS.whole:
-        raise not_allowed(
+        raise size_not_allowed(
             f"X is not allowed: document {worst} has {lengths[worst]:.3g} words, and more than "
             f"{BOUNDS.whole:,} can't be counted in single precision; divide the counts by "
-            "a constant, or split the document.",
-            "numbers-are-too-large-or-too-small",
+            "a constant, or split the document."
         )

@@ -80,16 +80,14 @@ def sorts_once(draws: Array) -> bool:
 
 def by_parts(figure: Callable[[Array], Array], draws: Array) -> Array:
     """A figure of every coordinate, of some of them at a time."""
-    size = draws.shape[1] * draws.shape[2]
-    at_once = max(1, LIMITS.block_numbers // max(size, 1))
     found = np.full(len(draws), np.nan)
     # chains that stand still divide by zero: R-hat is inf and the others nan
     with np.errstate(divide="ignore", invalid="ignore"):
-        for start in range(0, len(draws), at_once):
-            some = draws[start : start + at_once]
-            moving = np.flatnonzero(np.ptp(some, axis=(1, 2)) > 0.0)  # not so if one is NaN
+        for some in LIMITS.blocks(len(draws), draws.shape[1] * draws.shape[2]):
+            part = draws[some]
+            moving = np.flatnonzero(np.ptp(part, axis=(1, 2)) > 0.0)  # not so if one is NaN
             if len(moving):
-                found[start + moving] = figure(some[moving])
+                found[some.start + moving] = figure(part[moving])
     return found
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gammaincinv, gammaln, logsumexp, xlogy
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._limits import LIMITS
@@ -21,7 +20,7 @@ from . import prediction
 from .posterior_samples import quantiles
 
 if TYPE_CHECKING:
-    from ..models.predictive import Predictive
+    from ..models.likelihoods.predictive import Predictive
 
 
 #: tolerance of a quantile, in units of the shortest length of the components at that row
@@ -51,20 +50,15 @@ class Mixture:
         self.given_weights = weights
         self.weights = np.full(n_draws, 1.0 / n_draws) if weights is None else weights
 
-    def moments(self, x: Any, *, variance: bool = True) -> tuple[Array, Array | None]:
-        """Means and, if ``variance`` is true, variances of new targets, each (rows, targets)."""
-        mean, within, between = self.parts(x, variance=variance)
-        return mean, within + between if variance else None
-
-    def parts(self, x: Any, *, variance: bool = True) -> tuple[Array, Array, Array]:
-        """Means and both parts of the variances, each (rows, targets); zero without ``variance``.
+    def moments(self, x: Any, *, variance: bool = True) -> Array:
+        """Means and both parts of the variances, (3, rows, targets); zero without ``variance``.
 
         The first part is the mean of the components' variances, the second the variance of their
         means.
         """
-        shape = x.shape[0], self.n_targets
-        mean, within, between = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        for rows, draw_blocks in prediction.blocks(*shape[:1], self.n_draws, self.n_targets):
+        found = np.zeros((3, x.shape[0], self.n_targets))
+        mean, within, between = found
+        for rows, draw_blocks in prediction.blocks(x.shape[0], self.n_draws, self.n_targets):
             part, origin = x[rows], None
             for draws in draw_blocks:
                 one, weights = self.predictive(draws, part), self.weights[draws]
@@ -78,7 +72,8 @@ class Mixture:
                     within[rows] += np.tensordot(weights, one.variance(), axes=1)
             between[rows] -= mean[rows] ** 2
             mean[rows] += origin
-        return mean, within, np.maximum(between, 0.0)
+        np.maximum(between, 0.0, out=between)
+        return found
 
     def means(self, draws: Any, x: Any) -> Iterator[Array]:
         """Means given some pooled draws, in blocks (draws, rows, targets) of rows."""
@@ -155,8 +150,7 @@ class Mixture:
 
     def _rows(self, x: Any, n_draws: int) -> Iterator[slice]:
         """Blocks of rows such that one block with ``n_draws`` draws is not too large."""
-        at_once = max(1, LIMITS.block_numbers // (n_draws * self.n_targets))
-        yield from gen_batches(x.shape[0], at_once)
+        return LIMITS.blocks(x.shape[0], n_draws * self.n_targets)
 
 
 class WithFew(Mixture):
@@ -170,14 +164,13 @@ class WithFew(Mixture):
         self.few = few
         self.near = near
 
-    def parts(self, x: Any, *, variance: bool = True) -> tuple[Array, Array, Array]:
-        whole = super().parts
-        found = self._divided(
+    def moments(self, x: Any, *, variance: bool = True) -> Array:
+        whole = super().moments
+        return self._divided(
             x,
-            lambda rows: np.stack(self.few.parts(rows, variance=variance), axis=1),
-            lambda rows: np.stack(whole(rows, variance=variance), axis=1),
-        )
-        return found[:, 0], found[:, 1], found[:, 2]
+            lambda rows: self.few.moments(rows, variance=variance).swapaxes(0, 1),
+            lambda rows: whole(rows, variance=variance).swapaxes(0, 1),
+        ).swapaxes(0, 1)
 
     def quantiles(self, x: Any, levels: Sequence[float]) -> Array:
         whole = super().quantiles

@@ -8,7 +8,6 @@ from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._exceptions import explained, not_allowed
@@ -187,7 +186,7 @@ class PosteriorSamples:
         """Weighted posterior standard deviation, in float64."""
         pooled, mean, weights = self.pooled(name), self.mean(name), self.pooled_weights()
         flat, found = pooled.reshape(len(pooled), -1), np.empty(mean.size)
-        for some in gen_batches(mean.size, max(1, LIMITS.block_numbers // len(pooled))):
+        for some in LIMITS.blocks(mean.size, len(pooled)):
             away = flat[:, some] - mean.reshape(-1)[some]
             largest = np.abs(away).max(initial=0.0)
             unit = largest if largest > BOUNDS.largest_data else 1.0  # squares would overflow

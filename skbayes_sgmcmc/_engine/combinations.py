@@ -7,7 +7,7 @@ import numpy as np
 from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_choice, is_auto
 from ..models._protocol import Model
-from ..models._tuning import Request, preconditions
+from ..models.tuning.base import Request, preconditions
 from ..samplers import Sampler
 from ..schedules import Schedule
 from .lengths import Plan

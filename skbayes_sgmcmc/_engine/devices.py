@@ -16,7 +16,7 @@ import torch
 from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._validation import is_auto
-from ..models._auto import AUTO
+from ..models.tuning.auto import AUTO
 
 
 def resolve_device(device: Any) -> str:
@@ -35,12 +35,6 @@ def resolve_device(device: Any) -> str:
             f"device={device!r} is not available here: give 'auto' or 'cpu'. ({reason})"
         ) from None
     return str(device)
-
-
-def check_device(device: Any) -> None:
-    """Raise ``ValueError`` if a given device is not available."""
-    if not is_auto(device):
-        resolve_device(device)
 
 
 def gpu() -> str | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._data.chain_random import ChainRandom
@@ -68,7 +67,7 @@ def energy_error(
     rng, noise, h = ChainRandom([]), temperature / target.n, math.sqrt(squared)
     found, batch = [], next(minibatches.chunk(None, 1, rng))
     with torch.no_grad():
-        for part in gen_batches(len(phi), max(1, LIMITS.block_numbers // rows)):
+        for part in LIMITS.blocks(len(phi), rows):
             state = target.model.init_state(target.to_theta(phi[part]))
             evaluator = Evaluator(target, minibatches, rng, state, split=False)
             evaluator.batch = batch

@@ -170,7 +170,8 @@ class Job:
         engine = equip(self.accelerators.used, self.recipe)
         rng = ChainRandom(self.seeds, str(like.device), philox=engine.philox)
         if self.previous is not None:
-            rng.set_state(_select(self.previous.rng, self.group))
+            noise, rows = self.previous.rng["noise"], self.previous.rng["rows"]
+            rng.set_state({"noise": noise[self.group], "rows": [rows[c] for c in self.group]})
             theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
             phi = target.from_theta(theta).clone()
         else:
@@ -280,10 +281,6 @@ class Job:
                 self.group[c]: self.plan.taken + step for c, step in chains.cursor.diverged.items()
             },
         )
-
-
-def _select(rng: dict[str, Any], group: list[int]) -> dict[str, Any]:
-    return {"noise": rng["noise"][group], "rows": [rng["rows"][c] for c in group]}
 
 
 def given_starts(init: Any, n_chains: int, model: Model) -> Array:

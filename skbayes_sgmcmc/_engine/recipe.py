@@ -1,7 +1,7 @@
 """How a run samples a problem: every "auto" resolved, in one place.
 
 What "auto" *means* depends on the posterior, and the model's ``tuning`` defines it
-(``models/_tuning.py``). The sampler supplies what "auto" needs to know about it
+(``models/tuning/base.py``). The sampler supplies what "auto" needs to know about it
 (``samplers/_protocol.py``).
 """
 
@@ -22,10 +22,10 @@ from .._data.minibatch import Data, Minibatches
 from .._exceptions import SamplingError, more
 from .._limits import LIMITS
 from .._validation import BOUNDS, is_auto
-from ..models._auto import AUTO
 from ..models._protocol import Model
 from ..models._threads import serial_products
-from ..models._tuning import AutoValues, Request, Tuning
+from ..models.tuning.auto import AUTO
+from ..models.tuning.base import AutoValues, Request, Tuning
 from ..samplers import Cell, Sampler, resolve
 from ..schedules import as_schedule
 from .combinations import check_pair, check_request

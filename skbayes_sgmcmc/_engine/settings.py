@@ -29,7 +29,7 @@ from .._validation import (
 )
 from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule, number_if_constant
-from .devices import check_device
+from .devices import resolve_device
 from .memory import check_network_memory as check_network_memory
 
 #: the words that ``init`` may be
@@ -119,7 +119,8 @@ class Settings:
         if self.preconditioner is not None and not isinstance(self.preconditioner, str):
             allowed = "None, 'auto', 'hessian', 'diagonal' or an array"
             check_numbers("preconditioner", self.preconditioner, allowed)
-        check_device(self.device)
+        if not is_auto(self.device):
+            resolve_device(self.device)
         check_choice("compiled", self.compiled, ("auto", True, False))
         check_choice("dtype", self.dtype, ("auto", "float32", "float64"))
         check_choice("precision", self.precision, ("full", "bfloat16"))

@@ -18,13 +18,13 @@ import numpy as np
 from .._arrays import Array
 from .._data.kept_rows import STREAM, KeptRows
 from .._data.minibatch import Data
-from .._exceptions import not_allowed, warn
+from .._exceptions import later_not_allowed, warn
 from .._limits import LIMITS
 from .._validation import is_auto
-from ..models._auto import AUTO
 from ..models._past import Past, PastMean
 from ..models._protocol import Model
-from ..models._tuning import AutoValues, Request
+from ..models.tuning.auto import AUTO
+from ..models.tuning.base import AutoValues, Request
 from ..schedules import as_schedule
 from .data_parallel import check_ranks
 from .lengths import Plan
@@ -130,12 +130,11 @@ def _check_sizes(problem: Problem, settings: Settings) -> None:
     """Refuse a part if its chains cannot continue the earlier ones."""
     previous, n_parameters = problem.previous, problem.model.n_parameters
     if previous is not None and not previous.fits(settings.n_chains, n_parameters):
-        raise not_allowed(
+        raise later_not_allowed(
             f"n_chains={settings.n_chains} with {n_parameters} parameters is not allowed "
             f"here: earlier calls had {previous.n_chains} chains of {previous.theta.shape[1]} "
             "parameters. Keep n_chains and the parameters that set the size of the model "
-            "(fit_intercept, layers), or start a new stream with a clone of the estimator.",
-            "a-later-call-of-partial_fit-differs",
+            "(fit_intercept, layers), or start a new stream with a clone of the estimator."
         )
 
 

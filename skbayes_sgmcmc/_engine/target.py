@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
@@ -34,9 +33,9 @@ from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._metric import State
 from .._validation import check_choice
-from ..models._design_batches import Product
 from ..models._linalg import is_sparse
 from ..models._protocol import Anchor, Model
+from ..models.designs.batches import Product
 
 #: gradient estimators by name, with the order of their control variates
 GRADIENTS = {"minibatch": 0, "control_variates": 1, "linear_control_variates": 2}
@@ -282,7 +281,7 @@ class Target:
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
         """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
         found = []
-        for some in gen_batches(len(theta), max(1, LIMITS.block_numbers // theta.shape[1])):
+        for some in LIMITS.blocks(*theta.shape):
             positions = torch.from_numpy(decode(theta[some])).to(self.like)
             rows = self.mean_of_rows(self.model.log_lik, positions, most)
             log_p = self.model.log_prior(positions) + rows * (self.data.scale * self.data.n_rows)

@@ -11,7 +11,7 @@ from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._limits import LIMITS
 from .._metric import State
-from ..models._linalg import largest_direction
+from ..models._linalg import largest_pair
 from .lengths import Plan
 from .problem import ChainState
 from .recipe import Recipe
@@ -56,7 +56,7 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
     square = centre**2 + np.einsum("ij,ij->j", rows, rows) / count
     G = recipe.sampler.own_preconditioner(square, eta * target.model.prior_curvature() / target.n)
     scaled = scaled if G is None else scaled * G
-    along = largest_direction(lambda v: rows[::2].T @ (scaled[::2] @ v), n_parameters)
+    _, along = largest_pair(lambda v: rows[::2].T @ (scaled[::2] @ v), n_parameters)
     worst = (rows[1::2] @ along) @ (scaled[1::2] @ along) / (count // 2)
     coordinates = np.einsum("ij,ij->j", rows, scaled) / count
     return np.array([worst, coordinates.min(), coordinates.max()])

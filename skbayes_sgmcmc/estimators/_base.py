@@ -24,15 +24,15 @@ from .._searches import search_file
 from .._sklearn import BaseEstimator
 from .._validation import check_int, check_unless
 from . import _reading as reading
-from ._columns import Columns, check_columns_stay
-from ._encoding import PLAIN, Encoding
 from ._fitting import Task, all_or_nothing, extremes_named, renew_attributes
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, joined, labels_of
 from ._parameters import CHECKS, Check, SamplingParameters
 from ._sense import check_run
-from ._tables import validate_x
+from .tables.checks import validate_x
+from .tables.columns import Columns, check_columns_stay
+from .tables.encoding import PLAIN, Encoding
 
 if TYPE_CHECKING:
     from torch import nn

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._arrays import Array
-from .._exceptions import NOT_ALLOWED, not_allowed
+from .._exceptions import NOT_ALLOWED, later_not_allowed, not_allowed
 from .._labels import codes_of, known_codes, label_array
 from .._validation import check_array, class_weights, column_or_1d
 
@@ -55,10 +55,9 @@ class Classes:
         if dimensions == {0} and np.array_equal(listed, np.arange(k)):
             return cls.of_several([np.array([0, 1])] * k)
         if len(listed) != k or dimensions != {1}:
-            raise not_allowed(
+            raise later_not_allowed(
                 f"classes={classes!r} is not allowed with y of {k} columns: give a list with the "
-                "classes of each column.",
-                "a-later-call-of-partial_fit-differs",
+                "classes of each column."
             )
         return cls.of_several([np.unique(label_array("classes", known)) for known in listed])
 
@@ -132,10 +131,9 @@ class Classes:
         expected = (self.n_targets,) if self.several else ()
         if labels.shape[1:] != expected:
             shape = f"(n_samples, {self.n_targets})" if self.several else "(n_samples,)"
-            raise not_allowed(
+            raise later_not_allowed(
                 f"y of shape {labels.shape} is not allowed: give shape {shape}, as in the first "
-                "call.",
-                "a-later-call-of-partial_fit-differs",
+                "call."
             )
 
     def codes(self, labels: Array) -> Array:

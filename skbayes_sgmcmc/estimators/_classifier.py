@@ -15,7 +15,7 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._draws.posterior_samples import quantiles
-from .._exceptions import not_allowed
+from .._exceptions import LATER_CALL, later_not_allowed, not_allowed
 from .._labels import codes_of, in_order, label_array
 from .._limits import LIMITS
 from .._validation import (
@@ -33,7 +33,7 @@ from ._fitting import Task
 from ._log_joint import log_joint
 from ._probabilities import ProbabilityClassifier
 from ._sense import SENSE, check_classification, some_of_each
-from ._tables import validate_xy, weighted
+from .tables.checks import validate_xy, weighted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -145,7 +145,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         else:
             known = self._same_classes(labels, y, classes)
         remedy = "give all classes in the first call of partial_fit."
-        codes = known.known_codes(labels, "classes", remedy, "a-later-call-of-partial_fit-differs")
+        codes = known.known_codes(labels, "classes", remedy, LATER_CALL)
         rows = self._weighted_rows(X, codes, known, sample_weight)
         present = max(len(np.unique(code)) for code in columns(rows.target))
         if present < 2 and not stream:
@@ -181,10 +181,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             found = np.unique(labels if listed is None else label_array("classes", listed))
             known = Classes((in_order(found, declared),))
         if max(known.sizes) < 2:
-            raise not_allowed(
+            raise later_not_allowed(
                 f"classes={known.listed} is not allowed: give all classes (at least 2) in the "
-                "first call of partial_fit.",
-                "a-later-call-of-partial_fit-differs",
+                "first call of partial_fit."
             )
         return known
 
@@ -201,10 +200,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             again = Classes((np.unique(label_array("classes", classes)),))
         pairs = zip(again.of_each, known.of_each, strict=True)
         if any(len(a) != len(b) or (codes_of(a, b) < 0).any() for a, b in pairs):
-            raise not_allowed(
+            raise later_not_allowed(
                 f"classes={classes!r} is not allowed: the first call gave {known.listed}. "
-                "Give the same classes, or None.",
-                "a-later-call-of-partial_fit-differs",
+                "Give the same classes, or None."
             )
         return known
 
@@ -360,10 +358,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _proba_blocks(self, chosen: Any, n_chosen: int, x: Any) -> Iterator[Array]:
         """Blocks (n_chosen, rows, outputs) of the probabilities of chosen pooled draws."""
-        rows_at_once = max(1, LIMITS.block_numbers // (n_chosen * self._classes.n_outputs))
         predict = self._predictor()
-        for start in range(0, x.shape[0], rows_at_once):
-            rows = x[start : start + rows_at_once]
+        for some in LIMITS.blocks(x.shape[0], n_chosen * self._classes.n_outputs):
+            rows = x[some]
             with np.errstate(all="ignore"):  # what is not finite is refused
                 proba = predict(chosen, rows)
             yield check_predictions(proba, rows)

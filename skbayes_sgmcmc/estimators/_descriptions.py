@@ -1,7 +1,7 @@
 """Descriptions of parameters and attributes that several estimators share, for their docstrings.
 
-In a docstring, a line such as ``{checkpoint}`` stands for such an entry, with its name and type.
-Lines below it go on with what is the estimator's own.
+In a docstring, a line such as ``{checkpoint} {n_jobs}`` stands for such entries, with their names
+and types. Lines below it go on with what is the estimator's own.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ def described(known: Mapping[str, str]) -> Callable[[Kind], Kind]:
     """
 
     def complete(kind: Kind) -> Kind:
-        def entry(line: re.Match[str]) -> str:
-            return indent(known[line[2]], line[1])
+        def entries(line: re.Match[str]) -> str:
+            names = re.findall("{(.+?)}", line[0])
+            return "\n".join(indent(known[name], line[1]) for name in names)
 
         def place(parameter: inspect.Parameter) -> int:
             found = re.search(rf"\b{parameter.name} : ", kind.__doc__ or "")
             return found.start() if found else -1  # self
 
         if kind.__doc__:  # there is none with python -OO
-            kind.__doc__ = re.sub(r"^( *)\{([\w, ]+)\}$", entry, kind.__doc__, flags=re.M)
+            kind.__doc__ = re.sub(r"^( *)\{[\w, {}]+\}$", entries, kind.__doc__, flags=re.M)
             init = vars(kind)["__init__"]
             given = inspect.signature(init)
             parameters = sorted(given.parameters.values(), key=place)
@@ -43,7 +44,7 @@ def described(known: Mapping[str, str]) -> Callable[[Kind], Kind]:
 def _entries(section: str) -> dict[str, str]:
     """Entries of a section of a docstring, by their names."""
     found = re.findall(r"^\w.*(?:\n .*)+", section, flags=re.M)
-    return {text.partition(" : ")[0]: text for text in found}
+    return {re.split(" : |\n", text)[0]: text for text in found}
 
 
 #: of any estimator that samples
@@ -252,6 +253,14 @@ compiled : "auto" or bool, default="auto"
 posterior_ : PosteriorSamples
     Draws of the sampled parameters, each of shape ``(n_chains, n_draws, *shape)``, by their
     names in the module.
+standardize : bool, default=False
+    If True, the module sees features scaled to mean 0 and variance 1.
+sigma_, delta_, sparsity_, n_effective_parameters_
+    Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
+prior_scale_ : float
+    Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
+n_features_in_ : int
+    Number of values in a row.
 """)
 
 #: of sparse networks, in the place of those of networks
@@ -286,6 +295,14 @@ inclusion_probability_ : array of shape (n_features,)
 compiled_ : tuple of str
     Names of the accelerators used in the last call, such as ("fused_steps", "spike_slab"); ()
     if none.
+threshold : float, default=0.5
+    A feature is selected if its inclusion probability is above this threshold.
+delta_ : array of shape (n_sparse_layers,)
+    Posterior mean of delta for each sparse layer.
+sparsity_ : float
+    Fraction of zeros in the draws of the weights of sparse or pruned layers.
+n_effective_parameters_ : float
+    Mean number of nonzero parameters of a draw.
 """)
 
 #: of linear models
@@ -374,4 +391,12 @@ compiled : "auto" or bool, default="auto"
 verbose : int, default=0
     If positive, print steps and the time left.
     Scikit-learn's callbacks work, too.
+prior_scale : float, default=1.0
+    Standard deviation of the normal prior.
+prior_mean : float, default=0.1
+    Mean of the normal prior.
+dtype : {"auto", "float32", "float64"}, default="auto"
+    Precision of the sampling. "auto": float32.
+n_features_in_ : int
+    Number of words in the vocabulary.
 """)

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._arrays import Array
-from .._exceptions import not_allowed
+from .._exceptions import not_allowed, size_not_allowed
 from .._modes import usual_modes
 from .._table_columns import first_not_finite
 from .._validation import is_auto
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from .._data.minibatch import Data
     from .._engine.problem import Problem
     from .._engine.settings import Settings
-    from ..models.last_layer import HeadModel
-    from ..models.likelihoods import Likelihood
+    from ..models.likelihoods.base import Likelihood
+    from ..models.linear.last_layer import HeadModel
+    from ..models.linear.rotated import FeatureCoordinates
     from ..models.networks.head import Body, Head, LinearHead
     from ..models.networks.module_checks import Rows
-    from ..models.rotated import FeatureCoordinates
     from ..priors.learned_scale import LearnedScale
     from ._fitting import Task
 
@@ -84,7 +84,7 @@ class LastLayer(NetworkEstimator):
 
     def _is_linear(self, likelihood: Likelihood) -> bool:
         """Whether the model is the library's own linear model of features."""
-        from ..models.likelihoods import Categorical
+        from ..models.likelihoods.base import Categorical
         from ..priors.factorised import Normal
 
         head, plain_prior = self._head, not self._sparsity and self.prior_center == 0
@@ -126,8 +126,8 @@ class LastLayer(NetworkEstimator):
         return float(np.ravel(given)[0])
 
     def _linear_model(self, likelihood: Likelihood, output_gain: float) -> HeadModel:
-        from ..models.last_layer import LogisticHead, RegressionHead
-        from ..models.likelihoods import Categorical
+        from ..models.likelihoods.base import Categorical
+        from ..models.linear.last_layer import LogisticHead, RegressionHead
 
         head = self._head
         assert head is not None
@@ -139,7 +139,7 @@ class LastLayer(NetworkEstimator):
     def _problem(
         self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
     ) -> Problem:
-        from ..models.last_layer import HeadModel
+        from ..models.linear.last_layer import HeadModel
 
         features = self._inputs(rows.x)
         if not isinstance(model, HeadModel):
@@ -157,7 +157,7 @@ class LastLayer(NetworkEstimator):
         self, model: HeadModel, data: Data, features: Array, weight: Array | None
     ) -> HeadModel:
         """The model with the scale that is estimated in the first call of a fit or a stream."""
-        from ..models.rotated import FeatureCoordinates
+        from ..models.linear.rotated import FeatureCoordinates
 
         hyper = self._hyperprior()
         if hasattr(self, "prior_scale_") or hyper is None:
@@ -170,7 +170,7 @@ class LastLayer(NetworkEstimator):
         return model
 
     def _must_mix(self, task: Task) -> MustMix:
-        from ..models.last_layer import HeadModel
+        from ..models.linear.last_layer import HeadModel
 
         if not isinstance(task.model, HeadModel):
             return super()._must_mix(task)
@@ -232,9 +232,8 @@ def _check_finite(features: Array) -> None:
     """Raise ``ValueError`` if the features of some row are not finite."""
     row = first_not_finite(features)
     if row is not None:
-        raise not_allowed(
+        raise size_not_allowed(
             f"X is not allowed: in {features.dtype}, the features of row {row} before the module's "
             "last layer are not finite. Scale X, or give rows that the module maps to finite "
-            "numbers.",
-            "numbers-are-too-large-or-too-small",
+            "numbers."
         )

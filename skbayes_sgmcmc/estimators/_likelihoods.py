@@ -15,8 +15,8 @@ from .._exceptions import not_allowed
 from .._validation import BOUNDS, check_choice, check_ratio, check_real
 
 if TYPE_CHECKING:
-    from ..models.likelihoods import Likelihood, Parametric
-    from ..models.torch_likelihood import TorchLikelihood
+    from ..models.likelihoods.base import Likelihood, Parametric
+    from ..models.likelihoods.distributions import TorchLikelihood
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Family:
     link: str
     #: where its class is, below ``models``. The constructor takes the typical means of the targets,
     #: unless they are standardised
-    module: str = "likelihoods"
+    module: str = "base"
     name: str = "Likelihood"
     #: whether a few targets may be of any size: they are standardised by medians then
     heavy_tails: bool = False
@@ -59,33 +59,31 @@ class Family:
     @property
     def kind(self) -> Any:
         """The class of the likelihood; importing it imports torch."""
-        return getattr(import_module(f"..models.{self.module}", __package__), self.name)
+        return getattr(import_module(f"..models.likelihoods.{self.module}", __package__), self.name)
 
 
 #: values of ``likelihood``
 FAMILIES = {
     "normal": Family("identity", continuous=True),
     "student_t": Family("identity", heavy_tails=True, continuous=True),
-    "poisson": Family("log", "count_likelihoods", "Poisson", counts=True),
-    "negative_binomial": Family("log", "count_likelihoods", "NegativeBinomial", counts=True),
-    "zero_inflated_poisson": Family(
-        "log", "zero_inflated_likelihood", "ZeroInflatedPoisson", counts=True
-    ),
+    "poisson": Family("log", "counts", "Poisson", counts=True),
+    "negative_binomial": Family("log", "counts", "NegativeBinomial", counts=True),
+    "zero_inflated_poisson": Family("log", "zero_inflated", "ZeroInflatedPoisson", counts=True),
     "zero_inflated_negative_binomial": Family(
-        "log", "zero_inflated_likelihood", "ZeroInflatedNegativeBinomial", counts=True
+        "log", "zero_inflated", "ZeroInflatedNegativeBinomial", counts=True
     ),
-    "gamma": Family("log", "gamma_likelihood", "Gamma", continuous=True),
-    "tweedie": Family("log", "tweedie_likelihood", "CompoundPoisson", continuous=True),
-    "log_normal": Family("log", "survival_likelihood", "LogNormal", times=True, continuous=True),
-    "weibull": Family("log", "survival_likelihood", "Weibull", times=True, continuous=True),
-    "binomial": Family("logit", "binomial_likelihood", "Binomial", trials=True),
+    "gamma": Family("log", "gamma", "Gamma", continuous=True),
+    "tweedie": Family("log", "tweedie", "CompoundPoisson", continuous=True),
+    "log_normal": Family("log", "survival", "LogNormal", times=True, continuous=True),
+    "weibull": Family("log", "survival", "Weibull", times=True, continuous=True),
+    "binomial": Family("logit", "binomial", "Binomial", trials=True),
 }
 #: those that networks have, too
 OF_NETWORKS = tuple(
     name for name in FAMILIES if name not in ("gamma", "log_normal", "weibull", "binomial")
 )
 #: a likelihood of the user's own
-OWN = Family("none", "torch_likelihood", "DistributionLikelihood")
+OWN = Family("none", "distributions", "DistributionLikelihood")
 #: values of ``noise`` that are not numbers
 AUTO, INFER, HETEROSCEDASTIC = "auto", "infer", "heteroscedastic"
 #: most rows with the same target, beyond the coefficients, for a learned noise if there are few
@@ -108,14 +106,14 @@ class Choice:
     @property
     def parametric(self) -> Parametric | None:
         """A likelihood that was given as an object with a parameter."""
-        from ..models.likelihoods import Parametric
+        from ..models.likelihoods.base import Parametric
 
         return self.given if isinstance(self.given, Parametric) else None
 
     @property
     def own(self) -> TorchLikelihood | None:
         """A likelihood of the user's own."""
-        from ..models.torch_likelihood import TorchLikelihood
+        from ..models.likelihoods.distributions import TorchLikelihood
 
         return self.given if isinstance(self.given, TorchLikelihood) else None
 
@@ -239,9 +237,9 @@ class Choice:
 
         ``rounding`` is how far standardised targets are rounded.
         """
-        from ..models.likelihoods import Gaussian, Heteroscedastic
-        from ..models.student_likelihood import StudentNoise
-        from ..models.torch_likelihood import DistributionLikelihood
+        from ..models.likelihoods.base import Gaussian, Heteroscedastic
+        from ..models.likelihoods.distributions import DistributionLikelihood
+        from ..models.likelihoods.student import StudentNoise
 
         if self.own is not None:
             return DistributionLikelihood(self.own, n_targets)

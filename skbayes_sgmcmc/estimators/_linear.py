@@ -77,7 +77,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
 
     def _model_scale(self, units: Any) -> Any:
         """Scale of the model's prior: numbers, or what is learned of coefficients in ``units``."""
-        from ..models._coefficient_priors import ScalesOfFeatures
+        from ..models.linear.coefficient_priors import ScalesOfFeatures
         from ..priors.learned_scale import LearnedScale
 
         given = self._learned_scale()
@@ -286,7 +286,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
 
     def _with_few(self, names: tuple[str, ...], one_of: int) -> Self | None:
         """With one of so many draws, which stand for all; None if that saves little."""
-        from ..models.few_draws import few_for_all
+        from ..models.moments.few_draws import few_for_all
 
         found = few_for_all(self.posterior_, names, one_of)
         if found is None:
@@ -325,7 +325,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
 
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or over few that stand for them."""
-        from ..models.few_draws import LEVELS, largest_sd, roots_of
+        from ..models.moments.few_draws import LEVELS, largest_sd, roots_of
 
         few: Any = [self._with_few(self._logit_blocks, one_of) for _, one_of in LEVELS]
         limits = [most for most, _ in LEVELS[:-1]]
@@ -354,8 +354,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
         coef, other = (
             prediction.tensor_of(self.posterior_.pooled(name)) for name in self._logit_blocks
         )
-        at_once = LIMITS.block_numbers // (len(x) * len(self.classes_))
-        for some in gen_batches(len(coef), max(1, at_once)):
+        for some in LIMITS.blocks(len(coef), len(x) * len(self.classes_)):
             yield some, self._logits(coef[some], other[some], x.to(coef.dtype))
 
     def _student(self, X: Array) -> Blueprint:
@@ -400,7 +399,7 @@ def _differences(X: Any, prior_scale: Any) -> float:
     first = 0.0 if sparse else np.array(X[:1], dtype=np.float64)
     scale = np.broadcast_to(np.asarray(prior_scale, dtype=np.float64), X.shape[1:])
     with np.errstate(all="ignore"):  # infinite sums exceed every limit
-        for rows in gen_batches(X.shape[0], max(1, LIMITS.block_numbers // X.shape[1])):
+        for rows in LIMITS.blocks(*X.shape):
             some = X[rows].multiply(scale).data if sparse else (X[rows] - first) * scale
             found += float(np.sum(np.square(some)))
             if not found < SURE_INFORMATION:

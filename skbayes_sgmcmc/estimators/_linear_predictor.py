@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arrays import Array
-from ._columns import Columns
-from ._groups import Groupings, effect_names, exported_effects, with_groups
-from ._offsets import offsets_of
+from .tables.columns import Columns
+from .tables.groups import Groupings, effect_names, exported_effects, with_groups
+from .tables.offsets import offsets_of
 
 if TYPE_CHECKING:
     from .._draws.posterior_samples import PosteriorSamples
-    from ..models.linear_outputs import LinearOutputs
+    from ..models.linear.outputs import LinearOutputs
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class LinearPredictor:
 
     def sds(self, posterior: PosteriorSamples, columns: Any) -> Array:
         """Sds (rows,) of f over all draws."""
-        from ..models.few_draws import largest_sd, roots_of
+        from ..models.moments.few_draws import largest_sd, roots_of
 
         coef, intercept = self._coefficients(posterior, slice(None))
         return largest_sd(columns, roots_of(coef[:, None] / self.scale, intercept / self.scale))
@@ -73,9 +73,7 @@ class LinearPredictor:
 
         ``known`` is as in :class:`LinearOutputs`.
         """
-        import torch
-
-        from ..models.linear_outputs import LinearOutputs
+        from ..models.linear.outputs import LinearOutputs
 
         special, scale = self.columns.special, self.scale
         coef = np.zeros((len(chosen), self.columns.width))
@@ -84,8 +82,8 @@ class LinearPredictor:
             coef[:, special["offset"]] = 1.0 / scale
         intercept = (posterior.select("intercept", chosen) - self.center) / scale
         return LinearOutputs(
-            torch.tensor(coef, dtype=torch.float32, device="cpu"),
-            torch.tensor(intercept, dtype=torch.float32, device="cpu"),
+            coef,
+            intercept,
             exported_effects(self.groupings, posterior, chosen, scale),
             special.get("exposure"),
             known,

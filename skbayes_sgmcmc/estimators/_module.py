@@ -10,15 +10,15 @@ from sklearn.base import is_classifier
 
 from .._arrays import Array
 from .._data.images import shape_in
-from .._exceptions import not_allowed
+from .._exceptions import later_not_allowed, not_allowed
 from .._table_columns import of_tensor
 from .._validation import brief, check_choice, check_random_state, is_auto, is_real
 from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
 from ._module_rows import is_dataset_like
-from ._parameters import Check, check_any_prior
-from ._sparsity import Sparsity, compress
+from ._parameters import Check, ModuleParameters, check_any_prior
+from ._sparsity import compress
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..models.networks.network import Network
 
 
-class ModuleEstimator(LastLayer):
+class ModuleEstimator(ModuleParameters, LastLayer):
     """Mixin of estimators of a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
@@ -39,10 +39,6 @@ class ModuleEstimator(LastLayer):
     """
 
     module: Any
-    input_shape: Any
-    n_workers: int
-    sample_parameters: Any
-    prior_center: Any
     # of regressors
     _family: Any
     likelihood: Any
@@ -105,10 +101,6 @@ class ModuleEstimator(LastLayer):
         contains = self._has_weights or hasattr(self, "_module")
         # first, so that skops comes to it before it comes to a module
         return {"_files": PickleOnly()} | state if contains else state
-
-    @property
-    def _sparsity(self) -> Sparsity:
-        return Sparsity.of(self.prior, self.prune, self.temperature)
 
     compress = compress
 
@@ -191,10 +183,9 @@ class ModuleEstimator(LastLayer):
     def _check_stream(self) -> None:
         super()._check_stream()
         if hasattr(self, "posterior_") and not self._same_module():
-            raise not_allowed(
+            raise later_not_allowed(
                 "module and sample_parameters are not allowed to change in partial_fit: keep those "
-                "of the earlier calls, or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "of the earlier calls, or start a new stream with a clone of the estimator."
             )
 
     def _build(self, n_outputs: int) -> nn.Module:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .._exceptions import RandomLayerWarning, listed, not_allowed, warn
+from .._exceptions import RandomLayerWarning, listed, module_not_allowed, not_allowed, warn
 from .._validation import brief
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ def tried(
             "If these are images or sequences, give the input_shape that the module expects, such "
             "as (channels, height, width)"
         )
-    raise not_allowed(
+    raise module_not_allowed(
         f"module={brief(given)} is not allowed{asked} ({why}). {hint}; else change the module's "
-        "inputs.",
-        "a-module-is-not-allowed",
+        "inputs."
     ) from reasons[0]
 
 
@@ -94,25 +93,22 @@ def check_behaviour(given: Any, module: nn.Module, x: Rows) -> None:
     checks.batch_norms(module)
     changed = checks.changed_by_forward(module, x)
     if changed:
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={brief(given)} is not allowed: its forward changes {changed[0]!r} "
-            "in evaluation mode; a posterior needs a function that stays the same.",
-            "a-module-is-not-allowed",
+            "in evaluation mode; a posterior needs a function that stays the same."
         )
     part = checks.first_random(module, x)
     if part is not None:
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={brief(given)} is not allowed: two evaluations of the same rows in "
             f"evaluation mode differ, first in {part!r}, and the density of a posterior must "
-            "not be random; switch this off when self.training is false.",
-            "a-module-is-not-allowed",
+            "not be random; switch this off when self.training is false."
         )
     if checks.mixes_rows(module, x):
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={brief(given)} is not allowed: its output for a row depends on the "
             "rows beside it. Rows are on the first axis of its inputs and outputs (for layers "
-            "of sequences, batch_first=True).",
-            "a-module-is-not-allowed",
+            "of sequences, batch_first=True)."
         )
     layers = checks.random_layers(module, x)
     if layers:
@@ -140,11 +136,10 @@ def check_range(
         return leave_out_probabilities("module", given, module, x)
     if link != "none" and confined(module, x, 0.0, math.inf).any():
         what = {"identity": "standardised targets", "log": "logarithms of means"}[link]
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={brief(given)} is not allowed with likelihood={likelihood!r}: "
             f"its outputs are {what}, which have both signs, but none is negative, whatever "
-            "its parameters are; leave out the activation at its end.",
-            "a-module-is-not-allowed",
+            "its parameters are; leave out the activation at its end."
         )
     return None
 
@@ -180,11 +175,10 @@ def check_parametrizations(given: Any, module: nn.Module, names: Sequence[str], 
 
     for part, own in checks.parametrized(module, names).items():
         if checks.jumps(module, own, x):
-            raise not_allowed(
+            raise module_not_allowed(
                 f"module={brief(given)} is not allowed: its outputs jump where the "
                 f"parameters of {part!r} change, so that these have no density that gradients "
-                "could sample; for orthogonal weights, give orthogonal_map='matrix_exp'.",
-                "a-module-is-not-allowed",
+                "could sample; for orthogonal weights, give orthogonal_map='matrix_exp'."
             )
         if checks.moves_in_training(module, part, x):
             warn(

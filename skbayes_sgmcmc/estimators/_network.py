@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
-    from ..models.likelihoods import Likelihood
+    from ..models.likelihoods.base import Likelihood
     from ..models.networks.distillation import Blueprint
     from ..models.networks.model import NetworkModel
     from ..models.networks.network import Network
@@ -134,7 +134,7 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
     @property
     def _sparsity(self) -> Sparsity:
         """What sets weights to zero, for networks that allow it."""
-        return Sparsity()
+        return Sparsity.of(self.prior, self.prune, self.temperature)
 
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
@@ -194,7 +194,7 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
             inplace_column_scale(inputs, np.broadcast_to(1.0 / scale, inputs.shape[1:]))
             if not np.any(center):
                 return inputs
-            from ..models._indicator_design import ShiftedRows
+            from ..models.designs.indicators import ShiftedRows
 
             return ShiftedRows(inputs, -center / scale)
         large = isinstance(X, np.ndarray) and X.nbytes > LIMITS.held_bytes
@@ -343,7 +343,7 @@ class NetworkClassifier(NetworkEstimator, BayesianClassifier):
         return tags
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
-        from ..models.likelihoods import Categorical, Categoricals
+        from ..models.likelihoods.base import Categorical, Categoricals
 
         classes = self._classes
         self._n_outputs = classes.n_outputs
@@ -430,7 +430,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
             self._y_bend = np.log1p(np.sqrt(variance) / mean)
 
     def _likelihood(self) -> Likelihood:
-        from ..models.likelihoods import LatentGaussian, LinearAbove
+        from ..models.likelihoods.base import LatentGaussian, LinearAbove
 
         if self._sparsity.prior is not None and isinstance(self.noise, str):
             return LatentGaussian(self._n_targets)

@@ -7,7 +7,7 @@ estimators allow in their ``_checks``. Parameters of sampling are in ``_engine/s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,13 +23,14 @@ from .._validation import (
     check_sizes,
     check_unless,
 )
-from ._encoding import check_categorical_features
+from .tables.encoding import check_categorical_features
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from .._draws.storage import Storage
-    from ..priors import Prior
+    from ..models.networks.pruning import Pruning
+    from ..priors import LearnedScale, Prior, SpikeSlab
     from ..samplers import Sampler
     from ..schedules import MixingDistance, Schedule
 
@@ -80,6 +81,45 @@ class NetworkParameters(SamplingParameters):
     chain_method: str = "auto"
     precision: str = "full"
     storage: Storage | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PerceptronParameters(NetworkParameters):
+    """Parameters of every perceptron besides."""
+
+    activation: str = "relu"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    standardize: bool = True
+    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparseParameters(PerceptronParameters):
+    """Parameters of every sparse network besides."""
+
+    prior: SpikeSlab | Literal["spike_slab"] = "spike_slab"
+    prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in"
+    prune: float | Pruning | None = None
+    threshold: float = 0.5
+    sampler: str | Sampler = "psgld"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ModuleParameters(NetworkParameters):
+    """Parameters of every torch module besides."""
+
+    input_shape: Sequence[int] | None = None
+    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
+    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
+    prior_center: Literal[0, "module"] = 0
+    prune: float | Pruning | None = None
+    standardize: bool = False
+    augment: Callable[..., Any] | None = None
+    n_workers: int = 0
+    sampler: str | Sampler = "auto"
+    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

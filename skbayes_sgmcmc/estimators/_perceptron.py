@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._data.scaling import scale_of_effects, shared_scale
+from .._data.scaling import scale_of_effects
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_sizes
 from ._network import NetworkEstimator
+from ._parameters import PerceptronParameters
 
 
-class Perceptron(NetworkEstimator):
+class Perceptron(PerceptronParameters, NetworkEstimator):
     """Mixin of estimators with ``hidden_layer_sizes`` and ``activation``."""
 
     hidden_layer_sizes: Any
-    activation: str
     _read_with_draws: tuple[str, ...] = ("hidden_layer_sizes", "activation")
     #: whether rows are dense: features of one unit then share a scale, and ``dtype="auto"`` means
     #: float32 even for few parameters
@@ -48,9 +48,7 @@ class Perceptron(NetworkEstimator):
         if numbers.any():
             some = X if numbers.all() else X[:, numbers]
             moments = self._x_center[numbers], self._x_scale[numbers]
-            scale[numbers] = scale_of_effects(some, weight, moments)
-            if self._dense:
-                scale[numbers] = shared_scale(some, scale[numbers])
+            scale[numbers] = scale_of_effects(some, weight, moments, by_values=self._dense)
         self._x_scale = scale
 
     def _set_attributes(self) -> None:
@@ -67,13 +65,9 @@ class Perceptron(NetworkEstimator):
         return PosteriorSamples(draws, posterior.weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        if not self._own_inputs():
+        if not hasattr(self, "relevance_"):  # inputs have no scales of their own
             return {}
         return {"scale_weight_1": {"feature": self._columns.parts()[1]}}
-
-    def _own_inputs(self) -> bool:
-        """Whether each input of the fitted network has a learned scale of its own."""
-        return hasattr(self, "relevance_")
 
     def _sizes(self, n_outputs: int) -> tuple[int, ...]:
         part, names = self._columns.parts()

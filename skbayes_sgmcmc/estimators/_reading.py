@@ -7,12 +7,9 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from .._exceptions import NOT_ALLOWED, not_allowed, warn
+from .._exceptions import LATER_CALL, NOT_ALLOWED, not_allowed, warn
 from .._validation import check_is_fitted
 from ._mixing import short_name
-
-#: the section of docs/warnings.md on calls of ``partial_fit``
-OTHER_CALL = "a-later-call-of-partial_fit-differs"
 
 
 def parameters(estimator: Any) -> dict[str, Any]:
@@ -41,12 +38,12 @@ def check_fitted(estimator: Any) -> None:
 
 def check_stream(estimator: Any) -> None:
     """The same for ``partial_fit``. Warn if it forgets a fit, as other libraries' does not."""
-    check_same(estimator, OTHER_CALL)
+    check_same(estimator, LATER_CALL)
     if hasattr(estimator, "posterior_") and estimator._chain_state is None:
         warn(
             f"partial_fit of {short_name(estimator)} begins a new stream, and the rows of fit no "
             "longer count. Give them to partial_fit, too, or give all rows to fit.",
-            OTHER_CALL,
+            LATER_CALL,
         )
 
 

@@ -13,7 +13,7 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._draws.mixture import Mixture
 from .._draws.posterior_samples import PosteriorSamples
-from .._exceptions import not_allowed
+from .._exceptions import later_not_allowed, not_allowed
 from .._sklearn import RegressorMixin
 from .._validation import (
     central,
@@ -31,14 +31,14 @@ from ._likelihoods import FEWEST_FOR_OWN_NOISE, OF_NETWORKS, Choice, Family
 from ._log_joint import log_joint
 from ._score import score
 from ._sense import check_regression
-from ._tables import validate_numbers, weighted
+from .tables.checks import validate_numbers, weighted
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._engine.settings import Settings
-    from ..models.likelihoods import Likelihood
-    from ..models.predictive import Predictive
+    from ..models.likelihoods.base import Likelihood
+    from ..models.likelihoods.predictive import Predictive
 
 
 class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
@@ -160,7 +160,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Store the units of the targets; y as in :meth:`_with_known`."""
         self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
         if self._family.standardised:
-            from ..models.likelihoods import rounding
+            from ..models.likelihoods.base import rounding
 
             self._y_center, self._y_scale = self._choice.units(y, weight)
             self._y_rounding = rounding(y, weight) / self._y_scale
@@ -182,10 +182,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             self._y_shape = y.shape[1:]
         y = y.reshape(len(y), -1)
         if y.shape[1] != self._n_targets:
-            raise not_allowed(
+            raise later_not_allowed(
                 f"y with {y.shape[1]} outputs is not allowed: earlier calls had {self._n_targets}. "
-                "Keep that number, or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "Keep that number, or start a new stream with a clone of the estimator."
             )
         kind = self._family.kind if self._choice.own is None else self._likelihood()
         kind.check_targets(self._with_known(X, y))
@@ -233,14 +232,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
 
     def _figure(self, X: Any, of: Callable[[Mixture, Any], Array]) -> Array:
-        """What ``of`` makes of the predictive distribution and the rows of X.
-
-        It is of shape (..., outputs), without the last axis if y had none.
-        """
+        """What ``of`` makes of the predictive distribution and the rows of X."""
         X = self._validate_x(X)
         with np.errstate(all="ignore"):  # what is not finite is refused
-            found = check_predictions(of(self._mixture(), X), X)
-        return found if self._y_shape else found[..., 0]
+            return self._shaped(check_predictions(of(self._mixture(), X), X))
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Array: ...
@@ -262,13 +257,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         -------
         array of shape (n_samples,) or (n_samples, n_outputs), or a pair of such arrays
         """
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            mean, variance = self._mixture().moments(X, variance=return_std)
-        check_predictions(mean if variance is None else mean + variance, X)
-        if variance is None:
-            return self._shaped(mean)
-        return self._shaped(mean), self._shaped(np.sqrt(variance))
+        mean, within, between = self._figure(
+            X, lambda mixture, X: mixture.moments(X, variance=return_std)
+        )
+        return (mean, np.sqrt(within + between)) if return_std else mean
 
     def predict_quantiles(self, X: Any, quantiles: Any = (0.05, 0.5, 0.95)) -> Array:
         """Predict quantiles of a new observation under the mixture of the draws' distributions.
@@ -388,12 +380,8 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
             remain if these were known. ``epistemic``: the variance over the draws of the mean,
             which more training rows would reduce.
         """
-        X = self._validate_x(X)
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            _, within, between = self._mixture().parts(X)
-            total = check_predictions(within + between, X)
-        names = {"total": total, "aleatoric": within, "epistemic": between}
-        return Bunch(**{name: self._shaped(part) for name, part in names.items()})
+        _, within, between = self._figure(X, lambda mixture, X: mixture.moments(X))
+        return Bunch(total=within + between, aleatoric=within, epistemic=between)
 
     def predict_log_density(self, X: Any, y: Any) -> Array:
         r"""Compute the log predictive density of given targets.
@@ -505,4 +493,5 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return super()._labels() | {name: [name] for name, _ in one}
 
     def _shaped(self, values: Array) -> Array:
-        return values if len(self._y_shape) else values[:, 0]
+        """Values (..., outputs), without the last axis if y had none."""
+        return values if self._y_shape else values[..., 0]

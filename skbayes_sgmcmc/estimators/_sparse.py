@@ -15,10 +15,10 @@ from .._limits import LIMITS
 from .._sklearn import SelectorMixin
 from .._validation import check_is_fitted
 from ._mixing import short_name
-from ._parameters import Check, check_spikes
+from ._parameters import Check, SparseParameters, check_spikes
 from ._perceptron import Perceptron
 from ._sense import some_rows
-from ._sparsity import Sparsity, compress
+from ._sparsity import compress
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
@@ -28,17 +28,12 @@ if TYPE_CHECKING:
 SURE_GAIN = 4.0
 
 
-class SparsePerceptron(SelectorMixin, Perceptron):
+class SparsePerceptron(SelectorMixin, SparseParameters, Perceptron):
     """Mixin of the sparse estimators: feature selectors that are linear or have hidden layers."""
 
-    threshold: float
     sigma_: float
     _dense = False
     _checks: ClassVar[dict[str, Check]] = {"prior": check_spikes}
-
-    @property
-    def _sparsity(self) -> Sparsity:
-        return Sparsity.of(self.prior, self.prune, self.temperature)
 
     compress = compress
 
@@ -55,8 +50,9 @@ class SparsePerceptron(SelectorMixin, Perceptron):
     def _get_support_mask(self) -> Array:
         check_is_fitted(self, "posterior_")
         if not hasattr(self, "inclusion_probability_"):
+            prior: Any = self.prior  # an object, since "spike_slab" means all layers
             raise not_allowed(
-                f"prior.layers={self.prior.layers!r} is not allowed for the selection of features: "
+                f"prior.layers={prior.layers!r} is not allowed for the selection of features: "
                 "the first layer, 'weight_1', has to be among them."
             )
         return np.asarray(self.inclusion_probability_ > self.threshold)

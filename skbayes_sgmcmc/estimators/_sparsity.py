@@ -30,8 +30,8 @@ RUN_AWAY = 1e-4
 class Sparsity:
     """What sets weights of a network to zero; of most networks nothing does."""
 
-    prior: SpikeSlab | None = None
-    pruning: Pruning | None = None
+    prior: SpikeSlab | None
+    pruning: Pruning | None
 
     @classmethod
     def of(cls, prior: Any, prune: Any, temperature: Any) -> Sparsity:

@@ -15,7 +15,7 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._data.word_counts import word_counts
 from .._draws.alignment import matched
-from .._exceptions import not_allowed, warn
+from .._exceptions import later_not_allowed, not_allowed, warn
 from .._limits import LIMITS
 from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
@@ -155,10 +155,9 @@ class TopicModel(
         X = self._validate_counts(X, reset=first, fitting=True)
         if stream and self._chain_state is not None and not self._continues():
             assert self._fitted_as is not None
-            raise not_allowed(
+            raise later_not_allowed(
                 f"parametrization={self.parametrization!r} is not allowed here: earlier calls had "
-                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone.",
-                "a-later-call-of-partial_fit-differs",
+                f"{self._fitted_as[0]!r}; keep it, or start a new stream with a clone."
             )
         return KeptRows(X, None)
 

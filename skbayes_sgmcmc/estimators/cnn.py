@@ -58,26 +58,13 @@ class BayesianCNNClassifier(CalibratedClassifier):
     {class_weight}
     standardize : bool, default=True
         If True, the network sees channels scaled to mean 0 and variance 1.
-    {augment}
-    {sampler}
-    {integrator}
-    {step_size}
-    {batch_size}
-    {n_chains}
+    {augment} {sampler} {integrator} {step_size} {batch_size} {n_chains}
     chain_method : {"auto", "vectorized", "sequential"}, default="auto"
         Whether the chains take each step together ("vectorized") or one after the other
         ("sequential"). The draws are the same up to rounding. "auto": together, as the groups of
         one convolution, if the network is small.
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {validation_fraction}
-    {calibrate}
-    {total_samples}
-    {warm_start}
+    {n_draws} {burn_in} {thinning} {max_steps} {temperature} {init} {validation_fraction}
+    {calibrate} {total_samples} {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
         networks with few channels and up to 128 units a layer and whole steps of MCLMC, and SGLD
@@ -89,12 +76,7 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Precision of the sampling. "auto": float32, where convolutions are two to four times as
         fast as in float64. In float32, the last bits of a prediction depend on the other rows in
         the call.
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -103,15 +85,8 @@ class BayesianCNNClassifier(CalibratedClassifier):
         Draws of the parameters, each of shape ``(n_chains, n_draws, *shape)``. Convolutions:
         ``kernel_1`` of shape (output channels, height, width, input channels), ``offset_1``, and so
         on. Other layers: ``weight_1`` of shape (input units, output units), ``bias_1``, and so on.
-    {calibration_power_}
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
+    {calibration_power_} {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_}
+    {not_compiled_} {sampling_threshold_} {device_}
     n_features_in_ : int
         Number of values in a row.
     image_shape_ : tuple of int

@@ -60,43 +60,25 @@ class DeepPoissonFactorAnalysis(TopicModel):
         Shape e_0 and rate f_0 of the Gamma prior of gamma_0.
     network_scale : float, default=1.0
         Standard deviation of the normal prior of the network's weights w and biases c.
-    {parametrization}
-    {prior}
-    prior_scale : float, default=1.0
-        Standard deviation of the normal prior.
-    prior_mean : float, default=0.1
-        Mean of the normal prior.
+    {parametrization} {prior} {prior_scale} {prior_mean}
     doc_sweeps : int, default=15
         Number of Gibbs sweeps over the documents of a minibatch, at least one. The layers above the
         lowest are sampled only in the last fifth of the sweeps.
-    {sampler}
-    {integrator}
+    {sampler} {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The mean potential is that of one document. "auto": a step size scaled by the curvatures of
         the parameters; see Notes.
-    {batch_size}
-    {n_chains}
-    {n_draws}
+    {batch_size} {n_chains} {n_draws}
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 1500 steps (3000 with "expanded_natural"); half as many as the draws take if
         ``step_size`` is a number.
-    {thinning}
-    {max_steps}
+    {thinning} {max_steps}
     {temperature}
         ``parametrization="expanded_mean"`` allows only 1.
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float32.
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {total_samples} {warm_start} {compiled} {device} {dtype} {checkpoint} {n_jobs}
+    {random_state} {verbose}
 
     Attributes
     ----------
@@ -110,21 +92,16 @@ class DeepPoissonFactorAnalysis(TopicModel):
         (K_2, K_3) and so on. Topics are aligned over draws and chains, together with their r,
         biases and rows of "weights_1". Unit indices above the lowest layer are arbitrary and do not
         correspond across chains.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_}
     batch_size_ : int
         Number of documents in a minibatch.
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents", "belief_network"); ()
         if none.
-    {not_compiled_}
-    {device_}
+    {not_compiled_} {device_}
     topic_word_prior_ : float
         Value of beta.
-    n_features_in_ : int
-        Number of words in the vocabulary.
-    {feature_names_in_}
+    {n_features_in_} {feature_names_in_}
 
     See Also
     --------

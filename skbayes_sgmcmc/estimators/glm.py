@@ -13,23 +13,23 @@ from scipy.special import logit
 from .._arrays import Array
 from .._draws.mixture import Mixture, WithFew
 from .._exceptions import not_allowed
-from . import _groups as grouped
 from ._descriptions import LINEAR, SHARED, described
 from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
-from ._offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 from ._regressor import BayesianRegressor
 from ._times import SECTION, bounds_of
+from .tables import groups as grouped
+from .tables.offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .._data.kept_rows import KeptRows
     from .._engine.settings import Settings
-    from ..models.glm import GLMModel
-    from ..models.student_likelihood import StudentT
-    from ..models.tweedie_likelihood import Tweedie
+    from ..models.likelihoods.student import StudentT
+    from ..models.likelihoods.tweedie import Tweedie
+    from ..models.linear.glm import GLMModel
     from ..priors import LearnedScale
 
 
@@ -104,28 +104,9 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         normal prior, one scale for all features and no groups). "auto": "sgld" if a parameter of
         steps is given; otherwise "gibbs" where it applies, or "sghmc" if steps take all rows and
         the prior is smooth, or else "sgld".
-    {integrator}
-    {step_size}
-    {preconditioner}
-    {gradient}
-    {batch_size}
-    {n_chains}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {integrator} {step_size} {preconditioner} {gradient} {batch_size} {n_chains} {n_draws} {burn_in}
+    {thinning} {max_steps} {temperature} {init} {total_samples} {warm_start} {compiled} {device}
+    {dtype} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -146,15 +127,10 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         Phi("zero_probit"), with the standard normal distribution function Phi. Tweedie targets
         divided by their mean have the dispersion exp("log_dispersion") and the power
         1.01 + 0.98 Phi("power_probit"). Logarithms of times have the scale exp("log_sigma").
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
+    {not_compiled_} {sampling_threshold_} {device_}
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : array of shape ``(n_features_in_,)``
@@ -258,7 +234,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> GLMModel:
-        from ..models.glm import GLMModel
+        from ..models.linear.glm import GLMModel
 
         X, y, weight, columns = rows.x, rows.target, rows.weight, self._columns
         offset = offsets_of(columns, X)
@@ -323,7 +299,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
     def _mixture(self) -> Mixture:
         """Its smooth averages are over few draws where these stand for all."""
-        from ..models.few_draws import OF_LINKED, OF_NEAR
+        from ..models.moments.few_draws import OF_LINKED, OF_NEAR
 
         names = *self._linear.blocks, "intercept", *self._likelihood().own_names
         one_of = OF_NEAR if self._family.standardised else OF_LINKED
@@ -339,7 +315,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
         Without a link, a predictor is compared with the noise.
         """
-        from ..models.few_draws import LEVELS, LOG, NOISE
+        from ..models.moments.few_draws import LEVELS, LOG, NOISE
 
         linear = self._linear
         sd = linear.sds(self.posterior_, self._inputs(x)[0])

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from .._data.kept_rows import KeptRows
-from .._exceptions import not_allowed, warn
+from .._exceptions import later_not_allowed, not_allowed, warn
 from .._limits import LIMITS
 from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
@@ -30,7 +30,7 @@ from ._parameters import Check, unless
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
-    from ..models.ica import ICAModel
+    from ..models.ica.model import ICAModel
     from ..priors import Prior
     from ..samplers import Sampler
     from ._fitting import Task
@@ -83,14 +83,10 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         Estimator of the gradient: "minibatch", or "control_variates" centred at the MAP (Baker et
         al. 2019), for ``fit`` only. "auto": "control_variates" with ``step_size="auto"`` unless a
         minibatch has all rows, and "minibatch" if ``step_size`` is a number.
-    {batch_size}
-    {n_chains}
+    {batch_size} {n_chains}
     n_draws : "auto" or int, default="auto"
         Number of draws kept per chain. "auto": 1000, or fewer if they would need more than 1 GiB.
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
+    {burn_in} {thinning} {max_steps} {temperature}
     init : "auto", "random" or array of shape (n_components, n_features), default="auto"
         Starting points of the chains. "auto": draws of a Gaussian approximation around the mode
         that gradient descent finds; their spread is large in directions of W that the data do not
@@ -105,12 +101,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         Whether to use the compiled code of the extra ``fast`` where it applies: SGLD and pSGLD with
         the Euler integrator, in long runs on a CPU. It has its own random number generator, so the
         same seed gives different draws.
-    {device}
-    {dtype}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {device} {dtype} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -140,15 +131,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
         order of the components are aligned over draws and chains.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {device_}
-    {n_features_in_}
-    {feature_names_in_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
+    {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------
@@ -303,12 +287,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         X = self._validate(X, reset=first)
         shape = self._asked_shape(X)
         if not first and shape != self._shape:
-            raise not_allowed(
+            raise later_not_allowed(
                 f"n_components={self.n_components!r} with whiten={self.whiten!r} and "
                 f"density={self.density!r} is not allowed here: earlier calls had {self._shape[0]} "
                 f"components, whiten={self._shape[2]} and density={self._shape[3]!r}. Keep them, "
-                "or start a new stream with a clone of the estimator.",
-                "a-later-call-of-partial_fit-differs",
+                "or start a new stream with a clone of the estimator."
             )
         self._shape = shape
         return KeptRows(X, None)
@@ -317,8 +300,8 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         return self._shape
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> ICAModel:
-        from ..models._ica_start import mode_start, symmetric_whitening
-        from ..models.ica import ICAModel
+        from ..models.ica.model import ICAModel
+        from ..models.ica.start import mode_start, symmetric_whitening
 
         if first:
             X, (n_components, n_features, whiten, density) = rows.x, self._shape
@@ -363,7 +346,7 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
 
     def _check_densities(self, X: Array) -> None:
         """Count sources that contradict their densities as unknown, and warn of them."""
-        from ..models._ica_densities import contradicted
+        from ..models.ica.densities import contradicted
 
         y = (X[:: -(-len(X) // LIMITS.part_rows)] - self.mean_) @ self.components_.T
         wrong = contradicted(y, self.density_shapes_)

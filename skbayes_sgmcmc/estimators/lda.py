@@ -49,12 +49,7 @@ class LatentDirichletAllocation(TopicModel):
         n_components.
     topic_word_prior : float or None, default=None
         Parameter beta of the Dirichlet prior of the topics. None: 1 / n_components.
-    {parametrization}
-    {prior}
-    prior_scale : float, default=1.0
-        Standard deviation of the normal prior.
-    prior_mean : float, default=0.1
-        Mean of the normal prior.
+    {parametrization} {prior} {prior_scale} {prior_mean}
     algorithm : {"sgmcmc", "gibbs"}, default="sgmcmc"
         "gibbs" is collapsed Gibbs sampling over all documents, as a reference. ``burn_in``,
         ``thinning`` and ``max_steps`` then count sweeps over the corpus, and "auto" means
@@ -62,34 +57,21 @@ class LatentDirichletAllocation(TopicModel):
     doc_sweeps : int, default=3
         Number of Gibbs sweeps over the documents of a minibatch, which start at the fixed point of
         :meth:`transform`.
-    {sampler}
-    {integrator}
+    {sampler} {integrator}
     step_size : "auto", float or Schedule, default="auto"
         Step size eta, which multiplies the gradient of the mean potential, like a learning rate.
         The mean potential is that of one document. "auto": a step size scaled by the word
         frequencies; see Notes.
-    {batch_size}
-    {n_chains}
-    {n_draws}
+    {batch_size} {n_chains} {n_draws}
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 750 steps (3000 with "expanded_natural"); half as many as the draws take if
         ``step_size`` is a number.
-    {thinning}
-    {max_steps}
+    {thinning} {max_steps}
     {temperature}
         ``parametrization="expanded_mean"`` allows only 1.
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float32.
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {total_samples} {warm_start} {compiled} {device} {dtype} {checkpoint} {n_jobs}
+    {random_state} {verbose}
 
     Attributes
     ----------
@@ -107,13 +89,10 @@ class LatentDirichletAllocation(TopicModel):
         Number of documents in a minibatch; only with "sgmcmc".
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents",); () if none.
-    {not_compiled_}
-    {device_}
+    {not_compiled_} {device_}
     doc_topic_prior_, topic_word_prior_ : float
         Values of alpha and beta.
-    n_features_in_ : int
-        Number of words in the vocabulary.
-    {feature_names_in_}
+    {n_features_in_} {feature_names_in_}
 
     See Also
     --------

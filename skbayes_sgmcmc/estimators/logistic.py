@@ -51,11 +51,7 @@ class BayesianLogisticRegression(LinearClassifier):
         learned from the data, so the units of the features do not matter. Units are those of the
         first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
-    {class_weight}
-    {categorical_features}
-    {sampler}
-    {integrator}
-    {step_size}
+    {class_weight} {categorical_features} {sampler} {integrator} {step_size}
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
         of the curvature of the posterior. "diagonal": the inverse of its diagonal. "auto":
@@ -63,17 +59,8 @@ class BayesianLogisticRegression(LinearClassifier):
         features if these are dense, in memory and at most 1 GiB, and the prior is normal with one
         scale, and with other lengths in a few directions if steps take all rows; None if
         ``step_size`` is a number.
-    {gradient}
-    {batch_size}
-    {n_chains}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {total_samples}
-    {warm_start}
+    {gradient} {batch_size} {n_chains} {n_draws} {burn_in} {thinning} {max_steps} {temperature}
+    {init} {total_samples} {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: plain SGLD for two
         classes on a CPU. It has its own random number generator, so the same seed gives different
@@ -82,11 +69,7 @@ class BayesianLogisticRegression(LinearClassifier):
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float64 on a CPU for up to 100,000 parameters, otherwise,
         or in principal axes (see ``preconditioner``), float32.
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -102,17 +85,10 @@ class BayesianLogisticRegression(LinearClassifier):
         shape (n_chains, n_draws, 1 or n_classes). With learned scales also "scale", of shape
         (n_chains, n_draws), or (n_chains, n_draws, n_features) and "shared_scale" with one scale
         for each feature.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("linear_sgld",); () if none.
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    {n_features_in_}
-    {feature_names_in_}
+    {not_compiled_} {sampling_threshold_} {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------
@@ -155,7 +131,7 @@ class BayesianLogisticRegression(LinearClassifier):
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
 
     def _model_class(self) -> Any:
-        from ..models.rotated import RotatedLogisticModel
+        from ..models.linear.rotated import RotatedLogisticModel
 
         return RotatedLogisticModel
 
@@ -181,7 +157,7 @@ class BayesianLogisticRegression(LinearClassifier):
     @usual_modes()
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or from moments of the logits where these say as much."""
-        from ..models.prediction_moments import moments_of
+        from ..models.moments.prediction import moments_of
 
         moments = moments_of(self.posterior_)
         if moments is None:
@@ -192,7 +168,7 @@ class BayesianLogisticRegression(LinearClassifier):
         return proba
 
     def _predict_block(self, draws: slice, x: Any) -> Array:
-        from ..models.logistic import predict_proba
+        from ..models.linear.logistic import predict_proba
 
         posterior = self.posterior_
         return predict_proba(
@@ -202,7 +178,7 @@ class BayesianLogisticRegression(LinearClassifier):
     def _logits(self, coef: Tensor, intercept: Tensor, x: Tensor) -> Tensor:
         import torch
 
-        from ..models.logistic import logits
+        from ..models.linear.logistic import logits
 
         z = logits(coef, intercept, x)
         return z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from numpy.typing import ArrayLike
-
 from .._validation import check_sizes, is_auto
 from ._calibration import CalibratedClassifier
 from ._descriptions import NETWORK, SHARED, described
@@ -52,34 +50,21 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
         "auto": "learned" with the normal prior, except at temperatures between 0 and 1, otherwise
         "fan_in".
-    {class_weight}
-    {categorical_features}
-    {standardize}
+    {class_weight} {categorical_features} {standardize}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
         ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
         eighth of the number of rows; otherwise, and with a ``batch_size`` of some of few rows,
         "psgld".
-    {integrator}
-    {step_size}
+    {integrator} {step_size}
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
         values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
         10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
         million are enough); otherwise all rows.
-    {n_chains}
-    {chain_method}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {validation_fraction}
-    {calibrate}
-    {total_samples}
-    {warm_start}
+    {n_chains} {chain_method} {n_draws} {burn_in} {thinning} {max_steps} {temperature} {init}
+    {validation_fraction} {calibrate} {total_samples} {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
         perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
@@ -89,12 +74,7 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
     {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, which takes half the time of float64.
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -106,17 +86,8 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         Posterior mean of each column's learned scale, divided by the sum over the columns. Only
         with ``prior_scale="learned"``. With standardised features, large values mean features that
         the network uses.
-    {calibration_power_}
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    {n_features_in_}
-    {feature_names_in_}
+    {calibration_power_} {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_}
+    {not_compiled_} {sampling_threshold_} {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------
@@ -168,14 +139,10 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
 
     hidden_layer_sizes: int | Sequence[int] | Literal["auto"] = "auto"
     _: KW_ONLY
-    activation: str = "relu"
     prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
     class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
     sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15
     calibrate: bool | Literal["auto"] = "auto"
 

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from numpy.typing import ArrayLike
-
 from ._descriptions import NETWORK, SHARED, described
 from ._network import NetworkRegressor
 from ._perceptron import Perceptron
 
 if TYPE_CHECKING:
-    from ..models.student_likelihood import StudentT
-    from ..models.torch_likelihood import TorchLikelihood
-    from ..models.tweedie_likelihood import Tweedie
+    from ..models.likelihoods.distributions import TorchLikelihood
+    from ..models.likelihoods.student import StudentT
+    from ..models.likelihoods.tweedie import Tweedie
     from ..priors import LearnedScale, Prior
     from ..samplers import Sampler
 
@@ -64,32 +62,21 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         scale, and sd(y) is 1.48 times the median distance of y from its median, which outliers do
         not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
         and prior, unless the rows' weights add up to less than 20; otherwise "infer".
-    {categorical_features}
-    {standardize}
+    {categorical_features} {standardize}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
         ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
         eighth of the number of rows, or at most 67 million rows times parameters; otherwise, and
         with a ``batch_size`` of some of few rows, "psgld".
-    {integrator}
-    {step_size}
+    {integrator} {step_size}
     batch_size : "auto" or int, default="auto"
         Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
         values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
         10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
         million are enough); otherwise all rows.
-    {n_chains}
-    {chain_method}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {validation_fraction}
-    {total_samples}
-    {warm_start}
+    {n_chains} {chain_method} {n_draws} {burn_in} {thinning} {max_steps} {temperature} {init}
+    {validation_fraction} {total_samples} {warm_start}
     compiled : "auto" or bool, default="auto"
         Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
         perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
@@ -99,12 +86,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, which takes half the time of float64.
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -116,16 +98,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         and "negative_binomial" adds "log_dispersion", log(alpha / 0.3), where the variance of a
         count is mu + alpha mu^2. Other likelihoods have the parameters that they have in
         :class:`BayesianGLMRegressor`. Each has the prior of the noise.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    {n_features_in_}
-    {feature_names_in_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
+    {sampling_threshold_} {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------
@@ -180,13 +154,9 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
 
     hidden_layer_sizes: int | Sequence[int] = (16, 16, 16, 16)
     _: KW_ONLY
-    activation: str = "relu"
     prior: Prior | Literal["normal", "laplace"] = "normal"
     prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
     likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
     noise: float | Literal["auto", "infer", "heteroscedastic"] = "auto"
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
     sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
     validation_fraction: float = 0.15

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from numpy.typing import ArrayLike
 from torch import nn
 
 from ._descriptions import MODULE, NETWORK, SHARED, described
@@ -14,9 +13,7 @@ from ._module import ModuleEstimator
 from ._network import NetworkClassifier
 
 if TYPE_CHECKING:
-    from ..models.networks.pruning import Pruning
-    from ..priors import LearnedScale, Prior, SpikeSlab
-    from ..samplers import Sampler
+    pass
 
 
 @described(SHARED | NETWORK | MODULE)
@@ -37,64 +34,24 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
         of one. Weights in a pair are a state dict, or the path of a file that ``torch.save`` wrote.
         Dropout and other random layers are switched off, with a :class:`RandomLayerWarning`. A
         final softmax or sigmoid layer is left out, with a warning.
-    {input_shape}
-    {sample_parameters}
-    {prior}
-    {prior_scale}
-    {prior_center}
-    {prune}
-    {class_weight}
-    standardize : bool, default=False
-        If True, the module sees features scaled to mean 0 and variance 1.
-    {augment}
-    {n_workers}
+    {input_shape} {sample_parameters} {prior} {prior_scale} {prior_center} {prune} {class_weight}
+    {standardize} {augment} {n_workers}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht", "msgnht" and, for a logistic regression of
         features, "mala". "auto": "sgld" for such a regression, otherwise "psgld".
-    {integrator}
-    {step_size}
-    {batch_size}
-    {n_chains}
-    {chain_method}
-    {n_draws}
-    {burn_in}
-    {thinning}
+    {integrator} {step_size} {batch_size} {n_chains} {chain_method} {n_draws} {burn_in} {thinning}
     {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    {init}
-    {validation_fraction}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {validation_fraction} {total_samples} {warm_start} {compiled} {device} {dtype}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
-    {classes_}
-    {posterior_}
-    sigma_, delta_, sparsity_, n_effective_parameters_
-        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
-    prior_scale_ : float
-        Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    n_features_in_ : int
-        Number of values in a row.
+    {classes_} {posterior_} {sigma_, delta_, sparsity_, n_effective_parameters_} {prior_scale_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
+    {sampling_threshold_} {device_} {n_features_in_}
 
     See Also
     --------
@@ -143,19 +100,7 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
 
     module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any]
     _: KW_ONLY
-    input_shape: Sequence[int] | None = None
-    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
-    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
-    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
-    prior_center: Literal[0, "module"] = 0
-    prune: float | Pruning | None = None
     class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
-    standardize: bool = False
-    augment: Callable[..., Any] | None = None
-    n_workers: int = 0
-    sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
-    validation_fraction: float = 0.15
 
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from numpy.typing import ArrayLike
 from torch import nn
 
 from ._descriptions import MODULE, NETWORK, SHARED, described
@@ -14,12 +13,9 @@ from ._module import ModuleEstimator
 from ._network import NetworkRegressor
 
 if TYPE_CHECKING:
-    from ..models.networks.pruning import Pruning
-    from ..models.student_likelihood import StudentT
-    from ..models.torch_likelihood import TorchLikelihood
-    from ..models.tweedie_likelihood import Tweedie
-    from ..priors import LearnedScale, Prior, SpikeSlab
-    from ..samplers import Sampler
+    from ..models.likelihoods.distributions import TorchLikelihood
+    from ..models.likelihoods.student import StudentT
+    from ..models.likelihoods.tweedie import Tweedie
 
 
 @described(SHARED | NETWORK | MODULE)
@@ -36,67 +32,29 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
         one, or a pair of these and weights, as for :class:`BayesianModuleClassifier`. There is one
         output for each target. With ``noise="heteroscedastic"`` there are twice as many: first the
         means, then s(x) of each target, as for :class:`BayesianMLPRegressor`.
-    {input_shape}
-    {sample_parameters}
-    {prior}
-    {prior_scale}
-    {prior_center}
+    {input_shape} {sample_parameters} {prior} {prior_scale} {prior_center}
     likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
         Distribution of the targets, as for :class:`BayesianMLPRegressor`, or a
         :class:`TorchLikelihood` of your own. A spike-and-slab prior allows only "normal".
     noise : "infer", "heteroscedastic" or float, default="infer"
         Standard deviation of the noise, as for :class:`BayesianMLPRegressor`. With a
         spike-and-slab prior it is "infer" or a number, as for :class:`SparseBayesianRegressor`.
-    {prune}
-    standardize : bool, default=False
-        If True, the module sees features scaled to mean 0 and variance 1.
-    {augment}
-    {n_workers}
+    {prune} {standardize} {augment} {n_workers}
     sampler : str or Sampler, default="auto"
         Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
         "psgld", "sgld", "mclmc", "sghmc", "sgnht" and "msgnht". "auto": "psgld".
-    {integrator}
-    {step_size}
-    {batch_size}
-    {n_chains}
-    {chain_method}
-    {n_draws}
-    {burn_in}
-    {thinning}
+    {integrator} {step_size} {batch_size} {n_chains} {chain_method} {n_draws} {burn_in} {thinning}
     {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    {init}
-    {validation_fraction}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {validation_fraction} {total_samples} {warm_start} {compiled} {device} {dtype}
+    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
-    {posterior_}
-    sigma_, delta_, sparsity_, n_effective_parameters_
-        Only with a spike-and-slab prior or pruning; see :class:`SparseBayesianRegressor`.
-    prior_scale_ : float
-        Standard deviation of the prior of a last layer's weights, if "auto" has estimated it.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    n_features_in_ : int
-        Number of values in a row.
+    {posterior_} {sigma_, delta_, sparsity_, n_effective_parameters_} {prior_scale_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
+    {sampling_threshold_} {device_} {n_features_in_}
 
     See Also
     --------
@@ -123,20 +81,8 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
 
     module: nn.Module | Callable[..., nn.Module] | tuple[Callable[..., nn.Module], Any]
     _: KW_ONLY
-    input_shape: Sequence[int] | None = None
-    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
-    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
-    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
-    prior_center: Literal[0, "module"] = 0
     likelihood: str | StudentT | Tweedie | TorchLikelihood = "normal"
     noise: float | Literal["infer", "heteroscedastic"] = "infer"
-    prune: float | Pruning | None = None
-    standardize: bool = False
-    augment: Callable[..., Any] | None = None
-    n_workers: int = 0
-    sampler: str | Sampler = "auto"
-    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
-    validation_fraction: float = 0.15
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._arrays import Array
 from .._draws import prediction
-from .._exceptions import not_allowed, warn
+from .._exceptions import later_not_allowed, not_allowed, warn
 from .._labels import codes_of, declared_order
 from ._descriptions import LINEAR, SHARED, described
 from ._linear import LinearClassifier
@@ -58,31 +58,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
         learned from the data, so the units of the features do not matter. Units are those of the
         first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
         :class:`~skbayes_sgmcmc.priors.LearnedScale`).
-    {class_weight}
-    {categorical_features}
-    {sampler}
-    {integrator}
-    {step_size}
-    {preconditioner}
-    {gradient}
-    {batch_size}
-    {n_chains}
-    {n_draws}
-    {burn_in}
-    {thinning}
-    {max_steps}
-    {temperature}
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {class_weight} {categorical_features} {sampler} {integrator} {step_size} {preconditioner}
+    {gradient} {batch_size} {n_chains} {n_draws} {burn_in} {thinning} {max_steps} {temperature}
+    {init} {total_samples} {warm_start} {compiled} {device} {dtype} {storage} {checkpoint} {n_jobs}
+    {random_state} {verbose}
 
     Attributes
     ----------
@@ -98,17 +77,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
         (n_chains, n_draws, n_classes - 1). With learned scales also "scale", of shape
         (n_chains, n_draws), or (n_chains, n_draws, n_features) and "shared_scale" with one scale
         for each feature.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
+    {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_}
     compiled_ : tuple of str
         Names of the accelerators used in the last call; () if none.
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    {n_features_in_}
-    {feature_names_in_}
+    {not_compiled_} {sampling_threshold_} {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------
@@ -155,11 +127,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
         if declared is not None and known is not None and hasattr(self, "posterior_"):
             places = codes_of(declared, known)
             if (np.diff(places[places >= 0]) < 0).any():
-                raise not_allowed(
+                raise later_not_allowed(
                     f"y with the ordered categories {declared.tolist()} is not allowed: the "
                     f"classes are {known.tolist()}, the lowest first. Give the same order in "
-                    "every call, or start a new stream with a clone of the estimator.",
-                    "a-later-call-of-partial_fit-differs",
+                    "every call, or start a new stream with a clone of the estimator."
                 )
         # numbers with fractions are classes, too, if they recur: stars of half steps
         recur = labels.dtype.kind == "f" and 2 * len(np.unique(labels)) <= len(labels)
@@ -189,7 +160,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
         return rows
 
     def _model_class(self) -> Any:
-        from ..models.ordinal import OrdinalModel
+        from ..models.linear.ordinal import OrdinalModel
 
         return OrdinalModel
 
@@ -202,7 +173,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
     def _predict_block(self, draws: Any, x: Any) -> Array:
         import torch
 
-        from ..models.ordinal import log_probabilities
+        from ..models.linear.ordinal import log_probabilities
 
         f = np.asarray(x @ self.posterior_.select("coef", draws).T).T
         cutpoints = prediction.tensor_of(self.posterior_.select("cutpoints", draws))
@@ -213,7 +184,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
         return bool((np.diff(self.posterior_.pooled("cutpoints")) > 0.0).all())
 
     def _logit_module(self, coef: Tensor, cutpoints: Tensor) -> nn.Module:
-        from ..models.ordinal import OrdinalOutputs
+        from ..models.linear.ordinal import OrdinalOutputs
 
         return OrdinalOutputs(coef, cutpoints)
 

@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ._classes import columns
 from ._descriptions import NETWORK, SHARED, SPARSE, described
@@ -15,9 +14,7 @@ from ._network import NetworkClassifier
 from ._sparse import SparsePerceptron
 
 if TYPE_CHECKING:
-    from ..models.networks.pruning import Pruning
-    from ..priors import SpikeSlab
-    from ..samplers import Sampler
+    pass
 
 
 @described(SHARED | NETWORK | SPARSE)
@@ -32,45 +29,23 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=()
         Number of units of each hidden layer. An empty sequence gives a linear model.
-    {activation}
-    {prior}
+    {activation} {prior}
     prior_scale : "fan_in", float or sequence of float, default="fan_in"
         Standard deviation of the normal prior on biases and on layers that are not sparse.
         "fan_in": as for :class:`BayesianMLPClassifier`.
-    {prune}
-    threshold : float, default=0.5
-        A feature is selected if its inclusion probability is above this threshold.
-    {class_weight}
-    {categorical_features}
+    {prune} {threshold} {class_weight} {categorical_features}
     standardize : bool, default=True
         If True, the model sees features scaled to mean 0 and variance 1.
-    {sampler}
-    {integrator}
-    {step_size}
-    {batch_size}
-    {n_chains}
-    {chain_method}
-    {n_draws}
+    {sampler} {integrator} {step_size} {batch_size} {n_chains} {chain_method} {n_draws}
     burn_in : "auto" or int, default="auto"
         Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
         least 3000 steps, or 10,000 for linear models; half as many as the draws take if
         ``step_size`` is a number.
-    {thinning}
-    {max_steps}
+    {thinning} {max_steps}
     {temperature}
         ``SpikeSlab(adaptation="gibbs")`` allows only 1.
-    {init}
-    {total_samples}
-    {warm_start}
-    {compiled}
-    {device}
-    {dtype}
-    {precision}
-    {storage}
-    {checkpoint}
-    {n_jobs}
-    {random_state}
-    {verbose}
+    {init} {total_samples} {warm_start} {compiled} {device} {dtype} {precision} {storage}
+    {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------
@@ -87,23 +62,9 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
     {inclusion_probability_}
     sigma_ : float
         Posterior mean of sigma.
-    delta_ : array of shape (n_sparse_layers,)
-        Posterior mean of delta for each sparse layer.
-    sparsity_ : float
-        Fraction of zeros in the draws of the weights of sparse or pruned layers.
-    n_effective_parameters_ : float
-        Mean number of nonzero parameters of a draw.
-    {n_chains_, n_draws_}
-    {n_steps_}
-    {step_size_}
-    {batch_size_}
-    {compiled_}
-    {not_compiled_}
-    {sampling_threshold_}
-    {device_}
-    {classes_}
-    {n_features_in_}
-    {feature_names_in_}
+    {delta_} {sparsity_} {n_effective_parameters_} {n_chains_, n_draws_} {n_steps_} {step_size_}
+    {batch_size_} {compiled_} {not_compiled_} {sampling_threshold_} {device_} {classes_}
+    {n_features_in_} {feature_names_in_}
 
     See Also
     --------
@@ -128,16 +89,7 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
 
     hidden_layer_sizes: int | Sequence[int] = ()
     _: KW_ONLY
-    activation: str = "relu"
-    prior: SpikeSlab | Literal["spike_slab"] = "spike_slab"
-    prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in"
-    prune: float | Pruning | None = None
-    threshold: float = 0.5
     class_weight: dict[Any, float] | list[dict[Any, float]] | Literal["balanced"] | None = None
-    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
-    standardize: bool = True
-    sampler: str | Sampler = "psgld"
-    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
 
     def _make_network(self, n_outputs: int) -> Any:
         from ..models.networks.network import ReferenceClass

@@ -17,12 +17,7 @@ from .._exceptions import not_allowed
 from .._limits import LIMITS
 from .._modes import usual_modes
 from .._pipelines import last_step, name_of, scaling
-from .._validation import (
-    check_array,
-    check_choice,
-    check_consistent_length,
-    check_real,
-)
+from .._validation import check_array, check_choice, check_consistent_length, check_real
 from ._common import Display, check_one_target, pyplot, several
 
 #: label of the axis for each metric

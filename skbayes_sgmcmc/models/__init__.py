@@ -6,11 +6,11 @@ Subclass :class:`Model`, and give its rows as :class:`Data`. :class:`CurvedModel
 
 from .._data.minibatch import Batch, Data
 from .._metric import DiagonalMetric, Metric
-from ._gaussian_tuning import CurvedModel
-from ._metric_tuning import MetricModel
 from ._protocol import Model
-from ._tuning import ManyModes, Tuning
 from .density import DensityModel
+from .tuning.base import ManyModes, Tuning
+from .tuning.gaussian import CurvedModel
+from .tuning.metric import MetricModel
 
 __all__ = [
     "Batch",

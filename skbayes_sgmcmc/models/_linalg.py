@@ -71,21 +71,12 @@ def few_directions(size: int) -> Array | None:
     return np.asarray(np.random.default_rng(0).standard_normal((size, 16)) / 4.0)
 
 
-def largest_eigenvalue(times: Callable[[Array], Array], size: int) -> float:
-    """Largest eigenvalue, from below, of a matrix that is given by products with vectors.
+def largest_pair(times: Callable[[Array], Array], size: int) -> tuple[float, Array]:
+    """Largest eigenvalue, from below, and its direction, of a matrix given by its products.
 
     The matrix must not have negative eigenvalues, but need not be symmetric: power iteration.
     Infinite if squares of a product overflow.
     """
-    return _powers(times, size)[0]
-
-
-def largest_direction(times: Callable[[Array], Array], size: int) -> Array:
-    """The direction of the eigenvalue that :func:`largest_eigenvalue` finds, of length 1."""
-    return _powers(times, size)[1]
-
-
-def _powers(times: Callable[[Array], Array], size: int) -> tuple[float, Array]:
     vector: Array = np.random.default_rng(0).standard_normal(size)
     length = float(np.linalg.norm(vector))
     with np.errstate(all="ignore"):

@@ -53,9 +53,9 @@ from .._exceptions import undefined
 from .._metric import Metric, State
 
 if TYPE_CHECKING:
-    from ._coefficient_priors import NormalParts
-    from ._compiled import Compiled
-    from ._tuning import Tuning
+    from .likelihoods.slopes import Compiled
+    from .linear.coefficient_priors import NormalParts
+    from .tuning.base import Tuning
 
 
 @dataclass
@@ -155,7 +155,7 @@ class Model:
 
     @property
     def tuning(self) -> Tuning | None:
-        """The object that defines ``step_size="auto"`` for this model (``models/_tuning.py``).
+        """The object that defines ``step_size="auto"`` for this model (``models/tuning/base.py``).
 
         With None, ``step_size="auto"``, ``init="map"`` and control variates are refused. Models
         with many modes return ``ManyModes(self)``. Models that know their centre and

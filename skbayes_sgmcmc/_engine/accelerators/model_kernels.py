@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ...models._indicator_design import IndicatorDesign
+from ...models.designs.indicators import IndicatorDesign
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
 from .whole_steps import WholeSteps, whole_steps

@@ -72,9 +72,7 @@ class WholeSteps:
         constant = self._model.prior_potential(torch.zeros_like(theta), latents).double()
         given = (
             theta.numpy(),
-            self._likelihood.rows(evaluator.batch, latents, len(theta), self._scale),
-            self._likelihood.images,
-            self._likelihood.lookups(evaluator.batch),
+            *self._likelihood.given(evaluator.batch, latents, len(theta), self._scale),
             state["g"].numpy(),
             np.empty(len(theta)),
         )

@@ -14,8 +14,8 @@ from ..._arrays import Array
 from ..._data.minibatch import Batch
 from ..._limits import LIMITS
 from ..._metric import State
-from .._indicator_design import IndicatorBatch
-from ..likelihoods import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
+from ..designs.indicators import IndicatorBatch
+from ..likelihoods.base import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
 from .cnn import CNN, Convolution
 from .delayed_outputs import SHARE
 from .mlp import ACTIVATIONS, MLP
@@ -76,22 +76,26 @@ class PerceptronGradient:
         """Add the scaled gradient to ``out``; return the scaled sums of -log p, (chains,)."""
         from ..._kernels.perceptron import gradient
 
-        rows = self.rows(batch, state, len(theta), scale)
-        lookups, total = self.lookups(batch), np.zeros(len(theta))
-        gradient(theta.contiguous().numpy(), rows, self.images, lookups, out.numpy(), total)
+        given, total = self.given(batch, state, len(theta), scale), np.zeros(len(theta))
+        gradient(theta.contiguous().numpy(), *given, out.numpy(), total)
         return torch.from_numpy(-total)
 
-    def rows(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
-        """What the kernels need besides the positions: rows, scaled weights and the likelihood."""
-        x, y = batch.fields["x"], _by_chain(batch.fields["y"], batch)
+    def given(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
+        """What the kernels need besides the positions: rows, convolutions, and weights to look up.
+
+        With the rows come scaled weights and the likelihood; dense rows have nothing to look up.
+        """
+        x, y, lookups = batch.fields["x"], _by_chain(batch.fields["y"], batch), None
         if isinstance(x, IndicatorBatch):
+            rest: Any = x.rest  # a CSRBatch, as always on a CPU
+            lookups = rest.for_kernels(), x.places.numpy(), x.constant.numpy()
             some = x.some.x.numpy()
             x = some if some.ndim == 3 else some[None]
         else:
             x = _by_chain(x, batch)
             x = x.reshape(*x.shape[:2], -1)
         classes = self._kind == 0
-        return (
+        rows = (
             x,
             np.zeros((1, 0, 1), np.float32) if classes else y,
             y.reshape(*y.shape[:2], -1) if classes else np.zeros((1, 0, 1), np.int64),
@@ -103,14 +107,7 @@ class PerceptronGradient:
             *self._noise,
             state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32),
         )
-
-    def lookups(self, batch: Batch) -> tuple[Any, ...] | None:
-        """What the kernels need to look up weights; None for dense rows."""
-        x = batch.fields["x"]
-        if not isinstance(x, IndicatorBatch):
-            return None
-        rest: Any = x.rest  # a CSRBatch, as always on a CPU
-        return rest.for_kernels(), x.places.numpy(), x.constant.numpy()
+        return rows, self.images, lookups
 
 
 def connections(layers: Sequence[Convolution]) -> tuple[Array, ...]:

@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
-from ..likelihoods import Likelihood
+from ..._data.sending import exported
+from ..likelihoods.base import Likelihood
 from .module_checks import main_output
 
 
@@ -172,7 +173,7 @@ class MeanProbabilities(nn.Module):
     ):
         super().__init__()
         self.inputs, self.network, self.sizes = inputs, network, sizes
-        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32, device="cpu"))
+        self.register_buffer("weights", exported(weights))
 
     def forward(self, x: Tensor) -> Tensor:
         """Probabilities (rows, n_classes) of rows (rows, n_features)."""
@@ -260,7 +261,7 @@ class MeanAndDeviation(nn.Module):
         self.register_buffer("own", own.float())
         values = {"weights": weights, "center": center, "scale": scale}
         for name, value in values.items():
-            self.register_buffer(name, torch.tensor(value, dtype=torch.float32, device="cpu"))
+            self.register_buffer(name, exported(value))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation, (rows,) or (rows, n_outputs), for rows."""

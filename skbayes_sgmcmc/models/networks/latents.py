@@ -124,13 +124,8 @@ class Latents:
         return named_blocks(rho, {f"rho_{name}": shapes[name] for name in self.blocks.names})
 
     def kernels(self, theta: Tensor) -> Any:
-        """Compiled functions for positions on this device, or None."""
-        return self.compiled_functions if theta.device.type == "cpu" else None
-
-    @property
-    def compiled_functions(self) -> Any:
-        """Compiled functions for a CPU, or None."""
-        if not self.compiled:
+        """Compiled functions for positions on a CPU, or None."""
+        if not self.compiled or theta.device.type != "cpu":
             return None
         from ..._kernels import latents
 

@@ -13,8 +13,8 @@ from ..._metric import State
 from ...priors.factorised import Prior
 from ...priors.learned_scale import LearnedScale
 from .._protocol import named_blocks
-from ..likelihoods import Likelihood
-from ..scale_groups import ScaleGroups
+from ..likelihoods.base import Likelihood
+from ..linear.scale_groups import ScaleGroups
 from .model import NetworkModel
 from .network import Network
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._exceptions import not_allowed
+from ..._exceptions import module_not_allowed, not_allowed
 from ..._validation import check_int
 from .module_copies import put
 
@@ -94,9 +94,7 @@ def low_rank_adapters(
     """
     check_int("rank", rank)
     if not isinstance(module, nn.Module):
-        raise not_allowed(
-            f"module={module!r} is not allowed: give a torch.nn.Module.", "a-module-is-not-allowed"
-        )
+        raise module_not_allowed(f"module={module!r} is not allowed: give a torch.nn.Module.")
     adapted = copy.deepcopy(module).requires_grad_(False)
     linear = [name for name, part in adapted.named_modules() if type(part) is nn.Linear]
     for name in _chosen(layers, linear):

@@ -22,11 +22,11 @@ from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
-from .._indicator_design import indicator_design, sparse_design
 from .._protocol import Model
-from .._tuning import ManyModes, Tuning
 from ..density import described
-from ..likelihoods import Likelihood
+from ..designs.indicators import indicator_design, sparse_design
+from ..likelihoods.base import Likelihood
+from ..tuning.base import ManyModes, Tuning
 from . import delayed_outputs
 from .compiled import PerceptronGradient, has_kernel, kernel_pays
 from .network import Network

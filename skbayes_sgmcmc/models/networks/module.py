@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from ..._arrays import Array
 from ..._data.layout import PLAIN, Layout
-from ..._exceptions import not_allowed
+from ..._exceptions import module_not_allowed
 from ..._limits import LIMITS
 from ..._modes import numbers_put_aside
 from ..._validation import brief
@@ -196,10 +196,9 @@ class ModuleNetwork(Network):
     def _refuse(self, error: RuntimeError | UserWarning) -> None:
         """Remember that vmap fails, or raise an error if the user has asked for it."""
         if self.vectorized:
-            raise not_allowed(
+            raise module_not_allowed(
                 "chain_method='vectorized' is not allowed: torch.func.vmap does not support this "
-                f"module ({error}); give 'sequential' or 'auto'.",
-                "a-module-is-not-allowed",
+                f"module ({error}); give 'sequential' or 'auto'."
             ) from error
         self._separable = False
 
@@ -358,11 +357,10 @@ def bind(module: Callable[..., Any], **offered: Any) -> Callable[[], Any]:
     ]
     unknown = [name for name in required if name not in given]
     if unknown:
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={brief(module)} is not allowed: it asks for {', '.join(map(repr, unknown))}; "
             f"it may have the arguments {', '.join(offered)} by these names, and others with "
-            "defaults.",
-            "a-module-is-not-allowed",
+            "defaults."
         )
     return partial(module, **given) if given else module
 
@@ -390,10 +388,9 @@ def build(module: Callable[[], Any], name: str = "module", seed: int | None = No
     with numbers_put_aside(seed), torch.device("cpu"):
         built = module()
     if not isinstance(built, nn.Module):
-        raise not_allowed(
+        raise module_not_allowed(
             f"{name}={brief(module)} is not allowed: called without arguments it must build a "
-            f"torch.nn.Module, but it built {type(built).__name__}.",
-            "a-module-is-not-allowed",
+            f"torch.nn.Module, but it built {type(built).__name__}."
         )
     return built
 
@@ -402,15 +399,13 @@ def check_builder(name: str, value: Any) -> None:
     """Refuse what is not a callable that builds modules, such as a module itself."""
     if isinstance(value, nn.Module):
         kind = type(value).__name__
-        raise not_allowed(
+        raise module_not_allowed(
             f"{name}={value!r} is not allowed: it is a module. Give a callable that builds a new "
-            f"one, such as a function, or {name}=lambda: {kind}(...).",
-            "a-module-is-not-allowed",
+            f"one, such as a function, or {name}=lambda: {kind}(...)."
         )
     if not callable(value):
-        raise not_allowed(
-            f"{name}={value!r} is not allowed: give a callable that builds a torch.nn.Module.",
-            "a-module-is-not-allowed",
+        raise module_not_allowed(
+            f"{name}={value!r} is not allowed: give a callable that builds a torch.nn.Module."
         )
 
 
@@ -419,16 +414,14 @@ def check_module(name: str, value: Any) -> None:
     if isinstance(value, tuple) and len(value) == 2:
         check_builder(f"{name}[0]", value[0])
         if not isinstance(value[1], str | os.PathLike | Mapping):
-            raise not_allowed(
+            raise module_not_allowed(
                 f"{name}[1]={value[1]!r} is not allowed: give the weights of the module, as a "
-                "state dict or the path of a file that torch.save wrote.",
-                "a-module-is-not-allowed",
+                "state dict or the path of a file that torch.save wrote."
             )
     elif not callable(value):  # modules are
-        raise not_allowed(
+        raise module_not_allowed(
             f"{name}={value!r} is not allowed: give a torch.nn.Module, a callable that builds one, "
-            "or a pair of such a callable and weights.",
-            "a-module-is-not-allowed",
+            "or a pair of such a callable and weights."
         )
 
 
@@ -446,10 +439,9 @@ def with_weights(module: nn.Module, weights: Any) -> nn.Module:
             weights = torch.load(weights, map_location="cpu", weights_only=True)
         module.load_state_dict(weights)
     except (OSError, RuntimeError, TypeError, ValueError, EOFError, UnpicklingError) as error:
-        raise not_allowed(
+        raise module_not_allowed(
             f"{shown} is not allowed: {error}. Give the state dict of a module like that which "
-            "module[0] builds, or the path of a file with torch.save(net.state_dict(), path).",
-            "a-module-is-not-allowed",
+            "module[0] builds, or the path of a file with torch.save(net.state_dict(), path)."
         ) from error
     return module
 
@@ -463,9 +455,8 @@ def check_outputs(name: str, module: Any, outputs: Tensor, shape: tuple[int, int
                 ", such as torch.nn.Sequential(module, torch.nn.ConstantPad1d((1, 0), 0.0)) if it "
                 "returns the logit of the second class, without a sigmoid"
             )
-        raise not_allowed(
+        raise module_not_allowed(
             f"{name}={brief(module)} is not allowed: for {shape[0]} rows its output has the shape "
             f"{tuple(outputs.shape)}; give a module with an output of the shape {shape}"
-            f"{remedy}.",
-            "a-module-is-not-allowed",
+            f"{remedy}."
         )

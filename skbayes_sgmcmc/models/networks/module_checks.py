@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn.utils.parametrize import ParametrizationList
 
 from ..._data.layout import PLAIN, Layout
-from ..._exceptions import not_allowed, warn
+from ..._exceptions import module_not_allowed, warn
 from ..._modes import numbers_put_aside
 from ..._validation import brief
 from .module_copies import light_copy, put
@@ -65,10 +65,9 @@ def main_output(found: Any) -> Tensor:
     for each in (logits, first):
         if isinstance(each, Tensor):
             return each
-    raise not_allowed(
+    raise module_not_allowed(
         f"the module returned {type(found).__name__}: return a tensor, a tuple that begins with "
-        "one, or an object with the attribute logits",
-        "a-module-is-not-allowed",
+        "one, or an object with the attribute logits"
     )
 
 
@@ -84,10 +83,9 @@ def batch_norms(module: nn.Module) -> list[str]:
     found = [name for name, part in module.named_modules() if isinstance(part, _BATCH_NORM)]
     for name in found:
         if module.get_submodule(name).running_mean is None:
-            raise not_allowed(
+            raise module_not_allowed(
                 f"module with the batch norm {name!r} is not allowed, because it has no running "
-                "statistics, which predictions need: give track_running_stats=True.",
-                "a-module-is-not-allowed",
+                "statistics, which predictions need: give track_running_stats=True."
             )
     return found
 
@@ -95,33 +93,29 @@ def batch_norms(module: nn.Module) -> list[str]:
 def explain_single_row(error: ValueError, n_rows: int, norms: Sequence[str]) -> None:
     """Raise an error that names ``batch_size`` if that of a module is one of a single row."""
     if n_rows == 1 and norms:
-        raise not_allowed(
+        raise module_not_allowed(
             f"batch_size=1 is not allowed for a module with the batch norm {norms[0]!r}, which "
             f"needs the mean and the variance of several rows ({error}); give a larger batch_size, "
-            "or more rows.",
-            "a-module-is-not-allowed",
+            "or more rows."
         ) from error
 
 
 def check_parameters(module: nn.Module) -> None:
     """Refuse compiled modules, and those without parameters or with parameters without values."""
     if isinstance(module, torch.jit.ScriptModule):
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={type(module).__name__} is not allowed: what torch.jit has compiled does not "
-            "take other parameters; give the torch.nn.Module that it was made from.",
-            "a-module-is-not-allowed",
+            "take other parameters; give the torch.nn.Module that it was made from."
         )
     if next(module.parameters(), None) is None:
-        raise not_allowed(
-            "module without parameters is not allowed: there is nothing to learn.",
-            "a-module-is-not-allowed",
+        raise module_not_allowed(
+            "module without parameters is not allowed: there is nothing to learn."
         )
     for name, parameter in module.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter) or parameter.is_meta:
-            raise not_allowed(
+            raise module_not_allowed(
                 f"module with the parameter {name!r} is not allowed, because it has no values yet "
-                "(a lazy layer, or the device 'meta'): call the module once on some rows before.",
-                "a-module-is-not-allowed",
+                "(a lazy layer, or the device 'meta'): call the module once on some rows before."
             )
 
 
@@ -370,11 +364,10 @@ def leave_out_probabilities(name: str, given: Any, module: nn.Module, rows: Rows
                 "the-outputs-of-a-module-are-probabilities",
             )
             return last
-    raise not_allowed(
+    raise module_not_allowed(
         f"{name}={brief(given)} is not allowed: its outputs are probabilities, which lie between "
         "0 and 1 whatever its parameters are, but the softmax of the likelihood needs logits; "
-        "leave out the softmax or sigmoid at the end of its forward.",
-        "a-module-is-not-allowed",
+        "leave out the softmax or sigmoid at the end of its forward."
     )
 
 

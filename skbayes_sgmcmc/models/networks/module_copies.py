@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..._exceptions import not_allowed
+from ..._exceptions import module_not_allowed
 
 #: the kind of a module, which copies keep
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
@@ -37,11 +37,10 @@ def copied(module: AnyModule, memo: dict[int, Any] | None = None) -> AnyModule:
     try:
         return copy.deepcopy(module, memo)
     except (RuntimeError, TypeError, AttributeError) as error:
-        raise not_allowed(
+        raise module_not_allowed(
             f"module={type(module).__name__} is not allowed: it can't be copied ({error}); give a "
             "callable that builds it, and torch.nn.utils.parametrizations in the place of "
-            "torch.nn.utils.weight_norm and spectral_norm.",
-            "a-module-is-not-allowed",
+            "torch.nn.utils.weight_norm and spectral_norm."
         ) from error
 
 
@@ -77,10 +76,9 @@ class PickleOnly:
         return _restored, (type(self), vars(self))
 
     def __getstate__(self) -> Any:
-        raise not_allowed(
+        raise module_not_allowed(
             "skops is not allowed for fitted estimators of torch modules, and for their students, "
-            "if these contain the module itself: use pickle or joblib, or to_onnx for predictions.",
-            "a-module-is-not-allowed",
+            "if these contain the module itself: use pickle or joblib, or to_onnx for predictions."
         )
 
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..._arrays import Array
 from ..._draws.storage import dtype_name
 from ..._limits import LIMITS
-from .._indicator_design import ShiftedRows, indicator_design, sparse_design
 from .._linalg import is_sparse
+from ..designs.indicators import ShiftedRows, indicator_design, sparse_design
 from .passes import Rounded
 
 #: sd of the starts of chains around the values of a module, relative to these values

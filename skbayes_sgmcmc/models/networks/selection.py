@@ -42,9 +42,10 @@ def select(module: nn.Module, chosen: Any, rows: Rows) -> tuple[str, ...]:
     for first, group in names.items():
         parts = [name for name in group if name in wanted]
         if parts and len(parts) < len(group):
+            other = next(name for name in group if name not in parts)
             raise not_allowed(
                 f"{PARAMETER}={chosen!r} is not allowed: it selects {parts[0]!r}, which is the "
-                f"same tensor as {_other(group, parts)!r}; select both or neither."
+                f"same tensor as {other!r}; select both or neither."
             )
         if parts:
             _check_numbers(first, module.get_parameter(first), chosen)
@@ -101,10 +102,6 @@ def _tied_names(module: nn.Module) -> dict[str, list[str]]:
         if parameter.numel() > 0:
             names.setdefault(first.setdefault(id(parameter), name), []).append(name)
     return names
-
-
-def _other(group: Sequence[str], parts: Sequence[str]) -> str:
-    return next(name for name in group if name not in parts)
 
 
 def _check_numbers(name: str, parameter: Tensor, chosen: Any) -> None:

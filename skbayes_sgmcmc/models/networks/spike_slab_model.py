@@ -18,9 +18,9 @@ from ..._data.minibatch import Batch, Data
 from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
-from .._auto import AUTO
-from .._design_batches import CSRBatch
-from .._tuning import AutoValues, ManyModes, Request, Tuning
+from ..designs.batches import CSRBatch
+from ..tuning.auto import AUTO
+from ..tuning.base import AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
 from .model import by_chain

@@ -15,10 +15,10 @@ from ..._arrays import Array
 from ..._data.minibatch import Batch, Data
 from ..._limits import LIMITS
 from ..._metric import State
-from .._auto import AUTO
-from .._design import SparseDesign
 from .._protocol import Model
-from .._tuning import ManyModes, Request, Tuning
+from ..designs.design import SparseDesign
+from ..tuning.auto import AUTO
+from ..tuning.base import ManyModes, Request, Tuning
 from .completion import log_probabilities
 from .parametrizations import ExpandedMean, Parametrization
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ..._data.chain_random import ChainRandom
 from ..._limits import LIMITS
-from .._design_batches import SparseBatch
 from .._sums import add_at
+from ..designs.batches import SparseBatch
 from .repeated import Repeated
 
 #: number of fixed-point steps before Gibbs sampling starts; many tokens of one word move slowly, so

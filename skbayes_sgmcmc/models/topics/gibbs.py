@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
-from .._design import SparseDesign
+from ..designs.design import SparseDesign
 from .documents import Tokens, blocked_sweep, draw_proportions
 
 

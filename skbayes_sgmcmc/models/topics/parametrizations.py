@@ -52,7 +52,7 @@ class Parametrization:
         return self._from_log(np.log(share)[:, None] + noise).reshape(-1)
 
     def _from_log(self, log_topics: Array) -> Array:
-        raise NotImplementedError
+        return log_topics + self.prior.log_total(self.n_words)
 
     def draws(self, draws: Array) -> Array:
         """Topics (..., topics, words) for parameters (..., words * topics)."""
@@ -79,9 +79,6 @@ class ExpandedNatural(Parametrization):
     def prior_gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         self.prior.natural_gradient(theta, out)
         out.mul_(scale)
-
-    def _from_log(self, log_topics: Array) -> Array:
-        return log_topics + self.prior.log_total(self.n_words)
 
 
 class ExpandedMean(Parametrization):
@@ -118,7 +115,7 @@ class ExpandedMean(Parametrization):
         theta.abs_().clamp_(min=LEAST)
 
     def _from_log(self, log_topics: Array) -> Array:
-        return np.exp(log_topics + self.prior.log_total(self.n_words))
+        return np.exp(super()._from_log(log_topics))
 
 
 class TopicPrior:

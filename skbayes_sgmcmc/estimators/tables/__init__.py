@@ -1,0 +1,1 @@
+"""From the tables of users to numbers: columns, categories, gaps, groups."""

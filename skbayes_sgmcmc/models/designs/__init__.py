@@ -1,0 +1,1 @@
+"""Rows of linear models and of first layers: all of them, and batches."""

@@ -1,0 +1,1 @@
+"""Likelihoods of targets given a model's outputs, and distributions of new targets."""

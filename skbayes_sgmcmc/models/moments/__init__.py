@@ -1,0 +1,1 @@
+"""Averages over draws of linear predictors, from the moments of the draws."""

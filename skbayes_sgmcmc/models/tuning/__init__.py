@@ -1,0 +1,1 @@
+"""Meaning of "auto": samplers, step sizes and minibatches, by kind of posterior."""
