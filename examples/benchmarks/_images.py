@@ -241,7 +241,7 @@ def make_estimator(experiment, args, size, name, seed, n_rows):
     if checkpoint is not None:
         checkpoint.mkdir(parents=True, exist_ok=True)
         checkpoint = checkpoint / f"{run_name(args, size, name, seed)[0]}.npz"
-    block = epochs_of_block(experiment, args, method) * epoch
+    block = epochs_of_block(args, method.blocks or experiment.blocks) * epoch
     settings = {
         "prior_scale": method.prior_variance**0.5,
         "standardize": False,
@@ -326,10 +326,9 @@ def cnn_module(image_shape, channels):
     return module
 
 
-def epochs_of_block(experiment, args, method=None):
+def epochs_of_block(args, blocks):
     """Epochs after which the step size is halved."""
-    of_method = None if method is None else method.blocks
-    return max(1, args.epochs // (of_method or experiment.blocks))
+    return max(1, args.epochs // blocks)
 
 
 # Adam ---------------------------------------------------------------------------------------------
@@ -344,7 +343,7 @@ def train(experiment, args, size, name, seed, data):
     for member in range(1 if dropout else N_MEMBERS):
         torch.manual_seed(100 * seed + member)
         module = experiment.module(size, dropout).to(args.device)
-        halve_every = epochs_of_block(experiment, args)
+        halve_every = epochs_of_block(args, experiment.blocks)
         train_by_adam(module, x, labels, args.epochs, halve_every=halve_every)
         with torch.no_grad():
             parts = torch.from_numpy(X_test).to(args.device).split(1000)
@@ -428,7 +427,7 @@ def write(experiment, args, data):
         if any("curves" in run for of_method in runs.values() for run in of_method):
             name = f"{experiment.name}_{label(size)}" if figures else experiment.name
             figures.append(draw_figure(experiment, args, len(X), size, name))
-    block = epochs_of_block(experiment, args)
+    block = epochs_of_block(args, experiment.blocks)
     body = experiment.body.format(
         batch=BATCH, epochs=args.epochs, rows=f"{len(X):,}", burn_in=burn_in, thinning=thinning,
         n_draws=n_draws, block=f"{block} epochs" if block > 1 else "epoch",
