@@ -13,7 +13,6 @@ import contextlib
 import torch
 from _inside import having, inside
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 NAME = "meta"
 aten = torch.ops.aten
@@ -72,7 +71,8 @@ class Mode(TorchDispatchMode):
 
 def call(function, args, kwargs):
     """Compute on the CPU what would be computed on the device."""
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors = []
+    _with_tensors(tensors.append, (*args, *kwargs.values()))
     there = [tensor for tensor in tensors if isinstance(tensor, Elsewhere)]
     asked = kwargs.get("device")
     if not there and (asked is None or torch.device(asked).type != NAME):
@@ -97,17 +97,27 @@ def _computed(function, args, kwargs):
     wrappers = {}
 
     def unwrapped(tensor):
-        wrappers[id(tensor.here)] = tensor
-        return tensor.here
+        if isinstance(tensor, Elsewhere):
+            wrappers[id(tensor.here)] = tensor
+        return _here(tensor)
 
-    args, kwargs = tree_map_only(Elsewhere, unwrapped, (args, kwargs))
+    args, kwargs = _with_tensors(unwrapped, args), _with_tensors(unwrapped, kwargs)
     if "device" in kwargs:
         kwargs = kwargs | {"device": "cpu"}
     result = function(*args, **kwargs)
     # what was changed in place is the same tensor as before
-    return tree_map_only(
-        torch.Tensor, lambda t: wrappers[id(t)] if id(t) in wrappers else Elsewhere(t), result
-    )
+    return _with_tensors(lambda t: wrappers[id(t)] if id(t) in wrappers else Elsewhere(t), result)
+
+
+def _with_tensors(change, value):
+    """The value with its tensors changed. Torch's own ``tree_map`` takes ten times as long."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if type(value) in (tuple, list):
+        return type(value)(_with_tensors(change, each) for each in value)
+    if type(value) is dict:
+        return {name: _with_tensors(change, each) for name, each in value.items()}
+    return value
 
 
 def _copied(function, args, kwargs):
