@@ -50,7 +50,7 @@ def data():
 @pytest.fixture(scope="module")
 def fits(data):
     """By default, and by corrected Langevin."""
-    options = {"n_draws": 150, "random_state": 0}
+    options = {"n_draws": 50, "n_chains": 12, "burn_in": 200, "random_state": 0}
     return [BayesianICA(sampler=s, **options).fit(data[0]) for s in ("rsgld", "mala")]
 
 
@@ -114,7 +114,8 @@ def test_instability_tells_sources_that_the_data_leave_open(sampler):
     of two is allowed. The peaked ones had up to 0.055.
     """
     X, mixing = turned()
-    ica = BayesianICA(sampler=sampler, n_draws=150, n_chains=24, random_state=0).fit(X)
+    short = {"n_draws": 30, "burn_in": 300, "thinning": 10, "n_chains": 48}
+    ica = BayesianICA(sampler=sampler, **short, random_state=0).fit(X)
     rows = np.abs(ica.components_ @ mixing)
     is_open = rows[:, 3:].max(1) > rows[:, :3].max(1)
     assert is_open.sum() == 2
@@ -159,7 +160,7 @@ def orthonormal(X):
 @cases(
     "seed, prepared, parameters",
     [
-        *((seed, np.asarray, {}) for seed in (0, 7, 8)),
+        (7, np.asarray, {}),
         (7, np.asarray, {"whiten": False}),
         (8, np.asarray, {"n_components": 4}),
         (0, orthonormal, {}),

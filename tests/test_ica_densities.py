@@ -238,7 +238,7 @@ def test_means_and_sds_against_importance_sampling(kinds):
     """
     rng = np.random.default_rng(0)
     X = mixed(np.c_[kinds[0](rng, 200, 1), kinds[1](rng, 200, 1)], rng)[1]
-    ica = BayesianICA(n_draws=400, random_state=0).fit(X)
+    ica = BayesianICA(n_chains=16, n_draws=100, random_state=0).fit(X)
     K, shapes = np.linalg.inv(ica.whitening_), ica.density_shapes_
     draws = (ica.posterior_["components"] @ K).reshape(-1, 4)
     x = (X - ica.mean_) @ ica.whitening_.T

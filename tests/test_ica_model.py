@@ -195,8 +195,8 @@ def test_whitening():
 
 
 def squares(sampler, d, n, temperature=1.0, **parameters):
-    """Mean over draws of |W|^2 of each of 64 chains, with n rows of zeros: 1/4^d |det W|^n each."""
-    options = {"n_chains": 64, "thinning": 20, "burn_in": 600, "random_state": 0, "batch_size": n}
+    """Mean over draws of |W|^2 of each of 320 chains. Of n rows of zeros: 1/4^d |det W|^n each."""
+    options = {"n_chains": 320, "thinning": 20, "burn_in": 600, "random_state": 0, "batch_size": n}
     posterior = sample(
         model_of(d), data=data_of(np.zeros((n, d))), sampler=sampler, temperature=temperature,
         **(options | parameters),
@@ -219,7 +219,7 @@ def test_divergence_makes_the_natural_gradient_exact(divergence, exact):
     Without div M = (d + 1) W the chain's target has |det W|^(3 - d - 1): E|W|^2 = 4. Euler's bias
     at this step was 1.1% (it falls in proportion to the step); 2% are allowed.
     """
-    values, _ = squares(RSGLD(divergence=divergence), 2, 3, step_size=0.01, n_draws=300)
+    values, _ = squares(RSGLD(divergence=divergence), 2, 3, step_size=0.01, n_draws=60)
     assert_mean(values, exact, bias=0.02 * exact)
 
 
@@ -232,7 +232,7 @@ def test_corrected_langevin_is_exact(d, n, temperature):
     chi-squared numbers: |det W|^2 of a matrix with |det W|^(n/T) N(0, T) is T^d times a product of
     chi^2 with n/T + 1, ..., n/T + d degrees of freedom.
     """
-    values, posterior = squares("mala", d, n, temperature, step_size=0.15, n_draws=60)
+    values, posterior = squares("mala", d, n, temperature, step_size=0.15, n_draws=12, burn_in=200)
     acceptance = posterior.statistics["acceptance_rate"].mean()
     assert 0.4 < acceptance < 0.9
     assert_mean(values, temperature * d**2 + n * d)

@@ -329,7 +329,7 @@ def test_linear_network_has_the_exact_hierarchical_posterior(run, case):
     truth = Hierarchy(*CASES[case])
     options, step, allowance = RUNS[run]
     scores = truth.z_scores(
-        allowance, step_size=step / truth.curvature, burn_in=1000, n_draws=120, thinning=50,
+        allowance, step_size=step / truth.curvature, burn_in=500, n_draws=60, thinning=50,
         **options,
     )  # fmt: skip
     assert max(scores.values()) < 4.5, scores
