@@ -31,7 +31,9 @@ from skbayes_sgmcmc.estimators._network import NetworkClassifier
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains:skbayes_sgmcmc.SamplingWarning")
 
-SHORT = {"n_draws": 10, "burn_in": 200, "thinning": 5, "n_chains": 2, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+SHORT = {"n_draws": 10, "burn_in": 200, "thinning": 5, "n_chains": 2, "max_steps": 250,
+         "random_state": 0}  # fmt: skip
 
 
 def rows(n=120, classes=3, seed=0):
@@ -226,7 +228,7 @@ def test_all_runs_together_take_half_of_the_steps_at_most(n_steps, runs, monkeyp
 
     monkeypatch.setattr(CalibratedClassifier, "_given_others", counted)
     cheap = {"sampler": "sgld", "step_size": 1e-4, "n_chains": 1, "hidden_layer_sizes": 2}
-    fitted(burn_in=n_steps - 50, **cheap)
+    fitted(burn_in=n_steps - 50, max_steps=n_steps, **cheap)
     assert taken == runs
 
 
@@ -369,7 +371,7 @@ def test_shorter_runs_that_diverge_are_warned_of(monkeypatch):
 
 def test_shorter_runs_say_nothing(recwarn, capsys):
     """Their chains are too short to mix, which is of no account: no warning, line or file."""
-    clf = fitted(verbose=1, burn_in=500, hidden_layer_sizes=(4,))
+    clf = fitted(verbose=1, burn_in=500, max_steps=550, hidden_layer_sizes=(4,))
     lines = capsys.readouterr().out
     assert "100%" in lines and lines.count("step 550 of 550") == 1
     texts = [str(w.message) for w in recwarn]

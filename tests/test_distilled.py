@@ -35,8 +35,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 X, y = load_digits(return_X_y=True)
 TEST = np.random.default_rng(0).permutation(len(y)) < 600
 TRAIN = ~TEST
-SHORT = {"n_chains": 2, "n_draws": 4, "burn_in": 60, "thinning": 5, "random_state": 0}
-LONGER = SHORT | {"burn_in": 400}
+#: max_steps bounds the descents to the starts, too
+SHORT = {"n_chains": 2, "n_draws": 4, "burn_in": 60, "thinning": 5, "max_steps": 80,
+         "random_state": 0}  # fmt: skip
+LONGER = SHORT | {"burn_in": 400, "max_steps": 420}
 #: a sampler and a prior whose draws differ much even in short chains
 FIXED = {"sampler": "psgld", "prior_scale": "fan_in", "dtype": "float64"}
 QUICK = {"n_epochs": 2, "random_state": 0}
@@ -256,7 +258,7 @@ def test_students_of_other_architectures(teacher, architecture):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: BayesianLogisticRegression(**SHORT),
+        lambda: BayesianLogisticRegression(step_size=0.01, init="random", **LONGER),
         pytest.param(
             lambda: BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **LONGER),
             marks=pytest.mark.slow,
@@ -276,7 +278,7 @@ class Own(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, 10)
+        self.body, self.head = nn.Linear(64, 8), nn.Linear(8, 3)
 
     def forward(self, x):
         return {"logits": self.head(torch.tanh(self.body(x)))}
@@ -288,14 +290,14 @@ def own():
 
 @pytest.mark.parametrize(
     "module",
-    [nn.Sequential(nn.Linear(64, 10)), nn.Linear(64, 10), Own(), Own, own, (own, Own())],
+    [nn.Sequential(nn.Linear(64, 3)), nn.Linear(64, 3), Own(), Own, own, (own, Own())],
     ids=["sequential", "linear", "instance", "class", "function", "pair"],
 )
 def test_every_kind_of_module_has_a_student(module):
     """It is a copy of the same architecture, and a pickle of it predicts the same."""
     if isinstance(module, tuple):
         module = (module[0], module[1].state_dict())
-    clf = BayesianModuleClassifier(module, **SHORT).fit(X[:100], y[:100])
+    clf = BayesianModuleClassifier(module, **SHORT).fit(X[:100], y[:100] % 3)
     student = clf.distill(X[:100], **QUICK)
     assert student.weights_.keys() == clf._module.state_dict().keys()
     again = by_pickle(student)

@@ -116,7 +116,7 @@ def test_chains_keep_their_names_in_later_parts(monkeypatch):
     monkeypatch.setattr(MCLMC, "finish", breaking)
     given = {**NEVER_SETTLED, "n_chains": 4, "sampler": "mclmc", "compiled": False}
     with pytest.warns(SamplingWarning, match=r"2 of 4 chains diverged \(chain 1 by .*, chain 2 by"):
-        clf = BayesianMLPClassifier(**given, random_state=0).fit(*blobs())
+        clf = BayesianMLPClassifier(**given, random_state=0).fit(*blobs(20))
     assert clf.posterior_.n_chains == 2
 
 

@@ -50,12 +50,16 @@ def line_module():
 
 ESTIMATORS = {
     "logistic": lambda **p: BayesianLogisticRegression(step_size=0.01, **(SHORT | p)),
-    "mlp": lambda **p: BayesianMLPClassifier(hidden_layer_sizes=5, calibrate=False, **(SHORT | p)),
+    "mlp": lambda **p: BayesianMLPClassifier(
+        hidden_layer_sizes=5, init="random", calibrate=False, **(SHORT | p)
+    ),
     "cnn": lambda **p: BayesianCNNClassifier(
         conv_channels=2, hidden_layer_sizes=(), calibrate=False, **(SHORT | p)
     ),
     "batch norm": lambda **p: BayesianModuleClassifier(norm_module, **(SHORT | p)),
-    "mlp regressor": lambda **p: BayesianMLPRegressor(hidden_layer_sizes=5, **(SHORT | p)),
+    "mlp regressor": lambda **p: BayesianMLPRegressor(
+        hidden_layer_sizes=5, init="random", **(SHORT | p)
+    ),
     "module regressor": lambda **p: BayesianModuleRegressor(line_module, **(SHORT | p)),
 }
 EVERY = pytest.mark.parametrize("name", ESTIMATORS)
