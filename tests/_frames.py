@@ -39,7 +39,7 @@ def frame(**types):
 
 TINY = {"n_chains": 2, "n_draws": 5, "burn_in": 4, "thinning": 1, "random_state": 0}
 SMALL = {"n_chains": 2, "n_draws": 50, "random_state": 0}
-#: every estimator that takes tables, with targets for it
+#: every estimator that takes tables, with targets for it; max_steps bounds descents to starts
 FITS = {
     "logistic": (BayesianLogisticRegression(**TINY), REAL > 0.0),
     "three classes": (BayesianLogisticRegression(**TINY), np.digitize(REAL, [-0.5, 0.5])),
@@ -47,8 +47,8 @@ FITS = {
     "relevance": (BayesianGLMRegressor(prior_scale=LearnedScale(inputs=True), **TINY), REAL),
     "glm": (BayesianGLMRegressor(**TINY), REAL),
     "ordinal": (BayesianOrdinalClassifier(**TINY), np.digitize(REAL, [-0.5, 0.5])),
-    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=3, **TINY), REAL > 0.0),
-    "mlp regressor": (BayesianMLPRegressor(hidden_layer_sizes=3, **TINY), REAL),
-    "sparse": (SparseBayesianClassifier(**TINY), REAL > 0.0),
-    "sparse regressor": (SparseBayesianRegressor(**TINY), REAL),
+    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=3, max_steps=9, **TINY), REAL > 0.0),
+    "mlp regressor": (BayesianMLPRegressor(hidden_layer_sizes=3, max_steps=9, **TINY), REAL),
+    "sparse": (SparseBayesianClassifier(max_steps=9, **TINY), REAL > 0.0),
+    "sparse regressor": (SparseBayesianRegressor(max_steps=9, **TINY), REAL),
 }

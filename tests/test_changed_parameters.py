@@ -33,9 +33,10 @@ from skbayes_sgmcmc import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-#: compiling would take longer than all of these fits
+#: compiling would take longer than all of these fits; max_steps bounds descents to starts, too
 TINY = {
-    "n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "random_state": 0, "compiled": False
+    "n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "max_steps": 8, "random_state": 0,
+    "compiled": False,
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 X = np.exp(0.3 * RNG.standard_normal((40, 4)))

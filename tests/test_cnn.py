@@ -17,6 +17,8 @@ from skbayes_sgmcmc.priors.factorised import Normal
 
 X, y = load_digits(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}
+#: for shapes; max_steps bounds the descents to the starts, too
+BRIEF = SHORT | {"n_draws": 5, "burn_in": 5, "max_steps": 20}
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 #: image shape, channels, kernel, pool, hidden units, activation: with one and several channels,
@@ -155,7 +157,7 @@ def test_cnn_knows_the_digits():
     ],
 )
 def test_images_come_in_several_shapes(shape, params, image):
-    clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **params, **SHORT)
+    clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **params, **BRIEF)
     rows = X.reshape(shape)[:300]
     clf.fit(list(rows), y[:300])
     assert clf.image_shape_ == image
@@ -163,7 +165,7 @@ def test_images_come_in_several_shapes(shape, params, image):
 
 
 def test_rows_that_are_not_square_are_images_of_height_one():
-    clf = BayesianCNNClassifier(conv_channels=2, **SHORT).fit(X[:200, :50], y[:200])
+    clf = BayesianCNNClassifier(conv_channels=2, **BRIEF).fit(X[:200, :50], y[:200])
     assert clf.image_shape_ == (1, 1, 50)
     assert clf.posterior_["kernel_1"].shape[2:] == (2, 1, 3, 1)
 
@@ -191,7 +193,7 @@ def test_bad_parameters_of_cnns(params, message):
 
 
 def test_images_of_another_shape_are_refused():
-    clf = BayesianCNNClassifier(conv_channels=2, **SHORT).fit(X[:100].reshape(-1, 8, 8), y[:100])
+    clf = BayesianCNNClassifier(conv_channels=2, **BRIEF).fit(X[:100].reshape(-1, 8, 8), y[:100])
     with pytest.raises(ValueError, match=r"images of shape \(1, 4, 16\), but .* \(1, 8, 8\)"):
         clf.predict(X[:5].reshape(-1, 4, 16))
     with pytest.raises(ValueError, match=r"0 sample\(s\) \(shape=\(0, 64\)\)"):
@@ -202,7 +204,7 @@ def test_images_of_another_shape_are_refused():
 def test_images_with_their_channels_last_are_refused(shape):
     """Else rows of pixels would be taken for channels, and the fit would be poor."""
     images, labels = np.zeros((20, *shape)), np.arange(20) % 2
-    clf = BayesianCNNClassifier(conv_channels=2, **SHORT)
+    clf = BayesianCNNClassifier(conv_channels=2, **BRIEF)
     with pytest.raises(ValueError, match=r"channels seem to be last. Give .*np.moveaxis\(X, -1, 1"):
         clf.fit(images, labels)
     assert clf.set_params(image_shape=shape).fit(images, labels).image_shape_ == shape
@@ -210,7 +212,7 @@ def test_images_with_their_channels_last_are_refused(shape):
 
 @cases("shape", [(4, 8, 8), (3, 8, 3), (8, 20, 1), (8, 1, 4)])
 def test_images_that_only_look_like_it_are_taken(shape):
-    clf = BayesianCNNClassifier(conv_channels=2, **SHORT)
+    clf = BayesianCNNClassifier(conv_channels=2, **BRIEF)
     assert clf.fit(np.zeros((20, *shape)), np.arange(20) % 2).image_shape_ == shape
 
 

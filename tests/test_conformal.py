@@ -15,7 +15,7 @@ crepes = pytest.importorskip("crepes")
 def test_conformal_intervals_of_a_wrong_model_have_the_coverage(groups):
     """Noise with heavy tails that grows with x, and a normal likelihood of equal noise.
 
-    Over 200 divisions of 600 rows the mean coverage is between 90% and 90% + 1 / 301 in theory; the
+    Over 100 divisions of 600 rows the mean coverage is between 90% and 90% + 1 / 301 in theory; the
     bound adds four standard errors of shares of 300 rows that overlap. Plain intervals miss it in
     the noisy half, and conformal ones of groups do not.
     """
@@ -29,7 +29,7 @@ def test_conformal_intervals_of_a_wrong_model_have_the_coverage(groups):
     low, high = reg.predict_interval(rest, 0.9).T
     assert ((low <= target) & (target <= high))[noisy].mean() < 0.87
     covered = []
-    for _ in range(200):
+    for _ in range(100):
         order = rng.permutation(600)
         calibration, test = order[:300], order[300:]
         bins = [noisy[rows].astype(int) if groups else None for rows in (calibration, test)]
@@ -69,7 +69,7 @@ def test_conformal_sets_of_tables_have_the_coverage_by_group(wrong, groups):
     rng, proba = np.random.default_rng(0), clf.predict_proba(rest)
     true, group = np.searchsorted(clf.classes_, y), (rest["kind"] == "b").to_numpy()
     covered = []
-    for _ in range(200):
+    for _ in range(100):
         order = rng.permutation(600)
         calibration, test = order[:300], order[300:]
         bins = [group[rows].astype(int) if groups else None for rows in (calibration, test)]

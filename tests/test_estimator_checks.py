@@ -51,11 +51,11 @@ ESTIMATORS = [
     BayesianMLPRegressor(
         hidden_layer_sizes=8,
         dtype="float64",
-        n_draws=10,
+        n_draws=5,
         n_chains=2,
         burn_in=20,
         thinning=1,
-        max_steps=60,
+        max_steps=25,
     ),
     BayesianICA(density="logistic", max_steps=15, n_chains=2),
     LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=5, burn_in=5),

@@ -140,7 +140,8 @@ def test_curve_of_a_regressor(n_outputs, weights, limits):
 @pytest.mark.parametrize("limit", [1, 60, 500])
 def test_blocks_are_small_and_do_not_show(weighted, iris, limit, limits, monkeypatch):
     """The same curve whatever the block, which stays below the limit (or is one row and draw)."""
-    whole = LearningCurveDisplay.from_estimator(weighted, *iris)
+    rows = [each[::6] for each in iris]
+    whole = LearningCurveDisplay.from_estimator(weighted, *rows)
     sizes, predict = [], type(weighted)._predict_block
 
     def recorded(self, draws, x):
@@ -150,7 +151,7 @@ def test_blocks_are_small_and_do_not_show(weighted, iris, limit, limits, monkeyp
 
     limits(block_numbers=limit)
     monkeypatch.setattr(type(weighted), "_predict_block", recorded)
-    parts = LearningCurveDisplay.from_estimator(weighted, *iris)
+    parts = LearningCurveDisplay.from_estimator(weighted, *rows)
     for name, values in whole.values.items():
         np.testing.assert_allclose(parts.values[name], values, rtol=1e-6, atol=1e-12)
     assert len(sizes) > 1

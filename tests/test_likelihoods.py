@@ -204,7 +204,7 @@ def test_a_likelihood_and_its_predictive_agree(name):
         zero = one.has_atom & (y.numpy() == 0.0)
         slope = np.where(zero, at - below, (above - below) / 2e-5)
         np.testing.assert_allclose(slope, np.exp(one.log_density(y.numpy())), atol=1e-6)
-    n = 40_000
+    n = 20_000
     many = likelihood.predictive(f.repeat(1, n, 1), own).numpy()
     samples = many.sample(np.random.RandomState(0)).reshape(3, n, 4, 2)
     mean, variance = one.mean(), np.broadcast_to(one.variance(), (3, 4, 2))

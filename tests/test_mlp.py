@@ -48,7 +48,8 @@ def test_sparse_rows_are_those_of_the_dense_table(kind, n_columns, standardize):
     X = rng.normal(2.0, 3.0, (120, n_columns)) * (rng.random((120, n_columns)) < share)
     X[:, 4] = 0.0
     y, weight = (X[:, 1] > 1.0).astype(int), rng.exponential(size=120)
-    short = {"n_draws": 5, "burn_in": 10, "thinning": 2, "n_chains": 2, "random_state": 0}
+    short = {"n_draws": 5, "burn_in": 10, "thinning": 2, "n_chains": 2, "random_state": 0,
+             "max_steps": 20}  # fmt: skip
     model = kind(5, standardize=standardize, dtype="float64", **short)
     dense = clone(model).fit(X, y, sample_weight=weight)
     assert_same(dense, model.fit(sp.csr_matrix(X), y, sample_weight=weight), atol=1e-8)
