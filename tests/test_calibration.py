@@ -146,9 +146,10 @@ def test_draws_are_those_of_a_fit_that_is_not_calibrated(usual):
     assert usual.calibration_power_ != 1.0 and other.calibration_power_ == 1.0
     for name in usual.posterior_.draws:
         assert np.array_equal(usual.posterior_[name], other.posterior_[name])
-    assert fitted(True).calibration_power_ == usual.calibration_power_
-    by_state = [fitted(True, random_state=np.random.RandomState(3)) for _ in range(2)]
-    assert by_state[0].calibration_power_ == by_state[1].calibration_power_
+    for seed in (lambda: 3, lambda: np.random.RandomState(3)):
+        few = {"burn_in": 20, "max_steps": 70}
+        one, again = (fitted(True, random_state=seed(), **few) for _ in range(2))
+        assert one.calibration_power_ == again.calibration_power_ != 1.0
 
 
 def test_a_shorter_run_that_is_certain_of_a_wrong_class_moves_a_fit_s_power_little(
@@ -213,7 +214,7 @@ def test_wine_is_calibrated_by_default():
 
 @cases(
     "n_steps, runs",
-    [(100, [50]), (1500, [750]), (3000, [750, 750]), (6000, [750] * 3), (8000, [1000] * 3)],
+    [(100, [50]), (1500, [750]), (3000, [750, 750]), (8000, [1000] * 3)],
 )
 def test_all_runs_together_take_half_of_the_steps_at_most(n_steps, runs, monkeypatch):
     """Fewer runs rather than shorter ones, also of fits whose lengths are given.

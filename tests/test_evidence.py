@@ -28,13 +28,14 @@ LAST = {"sample_parameters": "last_layer", "random_state": 0}
 SHORT = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1}
 
 
-def digits(width=24):
-    """200 images of ten digits as features of a random layer; 48 of them separate the digits."""
-    rows, labels = load_digits(return_X_y=True)
+def digits(width=24, n_classes=10):
+    """Images of digits, 20 of each, as features of a random layer; 30 of them separate four."""
+    rows, labels = load_digits(n_class=n_classes, return_X_y=True)
     torch.manual_seed(0)
     body = nn.Sequential(nn.Linear(64, width), nn.ReLU())
-    net = nn.Sequential(body, nn.Linear(width, 10))
-    return net, (rows[:200] / 16.0).astype(np.float32), labels[:200]
+    net = nn.Sequential(body, nn.Linear(width, n_classes))
+    n = 20 * n_classes
+    return net, (rows[:n] / 16.0).astype(np.float32), labels[:n]
 
 
 def best(log_density, low=-4.0, high=3.0):
@@ -184,7 +185,7 @@ def test_the_default_mixes_where_features_separate_the_classes():
     A learned scale moves by one over the root of the number of weights: its R-hat is 1.3 or more,
     and a warning names it and the remedy.
     """
-    net, rows, labels = digits(48)
+    net, rows, labels = digits(30, 4)
     with warnings.catch_warnings():
         warnings.simplefilter("error", SamplingWarning)
         clf = BayesianModuleClassifier(net, **LAST).fit(rows, labels)

@@ -343,6 +343,7 @@ def same(a, b, atol):
         np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0.0, atol=atol)
 
 
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @pytest.mark.usefixtures("threads")
 def test_groups_of_chains_make_the_same_draws():
     """To rounding: other shapes of products are summed in another order, and 300 steps amplify it.
@@ -354,6 +355,7 @@ def test_groups_of_chains_make_the_same_draws():
     same(network(**few).fit(X, y), network(n_jobs=3, **few).fit(X, y), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @pytest.mark.parametrize("share, compiled", [(0.4, False), (0.85, False), (0.4, True)])
 def test_an_interrupted_fit_resumes_with_the_same_bits(
     tmp_path, limits, interrupt_after, share, compiled
@@ -447,14 +449,14 @@ def test_a_scaled_step_is_a_plain_step_of_scaled_coordinates():
         torch.testing.assert_close(state[name], its[name])
 
 
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @pytest.mark.parametrize("batch_size", [60, 20])
 def test_all_rows_have_no_noise_to_scale_by(batch_size):
     """What changes the gradient then are scales of the prior, which are drawn every 50 steps."""
     X, y = load_diabetes(return_X_y=True)
+    few = {"burn_in": 100, "n_draws": 5, "init": "random", "batch_size": batch_size}
     own, plain = (
-        network(sampler=MCLMC(noise_scaling=scaling), batch_size=batch_size, init="random").fit(
-            X[:60], y[:60]
-        )
+        network(sampler=MCLMC(noise_scaling=scaling), **few).fit(X[:60], y[:60])
         for scaling in (True, False)
     )
     assert np.array_equal(own.predict(X), plain.predict(X)) is (batch_size == 60)
