@@ -5,20 +5,33 @@ A resumed fit must be the uninterrupted one bit for bit: its draws, and where it
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import _seeds
 import joblib
 import numpy as np
 import pytest
 from _checkpoint import CHUNK, FITS, QUICK, assert_same, data, make, steps_told
 from _inside import Interrupt
 from _inside import limits as set_limits
+from _topics import SHORT, corpus
+from torch import nn
+from torch.distributions import Normal
 
-from skbayes_sgmcmc import SamplingWarning, sample
+from skbayes_sgmcmc import (
+    BayesianMLPRegressor,
+    BayesianModuleClassifier,
+    LatentDirichletAllocation,
+    SamplingWarning,
+    TorchLikelihood,
+    sample,
+)
 from skbayes_sgmcmc.samplers import SGLD
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -34,18 +47,73 @@ def short_chunks(limits):
     limits(chunk_steps=CHUNK)
 
 
+def stream_and_save(path, stop):
+    """Feed batches, saving the estimator after each; kill -9 in the midst of one."""
+    file = Path(path)
+    lda = (
+        joblib.load(file)
+        if file.exists()
+        else LatentDirichletAllocation(3, **SHORT | {"random_state": 3, "n_draws": 3})
+    )
+    done = getattr(lda, "batches_done", 0)
+    for call in range(done, 6):
+        if call == stop:
+            lda.set_callbacks(Interrupt(0.0, signal.SIGKILL))
+        lda.partial_fit(corpus(seed=call))
+        lda.batches_done = call + 1
+        joblib.dump(lda, file.with_suffix(".partial"))
+        file.with_suffix(".partial").replace(file)
+    return lda
+
+
+def targets(outputs, scale):
+    return Normal(outputs[:, 0], scale)
+
+
+def doubled(outputs):
+    return targets(outputs, 2.0)
+
+
+def build(n_features, n_outputs):
+    return nn.Sequential(nn.Linear(n_features, 3), nn.Tanh(), nn.Linear(3, n_outputs))
+
+
+def predictions_of_functions(folder):
+    """Of fits to which functions belong, each with a file."""
+    X, found = np.linspace(-1.0, 1.0, 20).reshape(10, 2), {}
+    some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
+    for name, how in {"function": doubled, "partial": partial(targets, scale=2.0)}.items():
+        likelihood = TorchLikelihood(how, n_outputs=1)
+        reg = BayesianMLPRegressor(
+            hidden_layer_sizes=3, likelihood=likelihood, checkpoint=f"{folder}/{name}.npz", **some
+        )
+        found[name] = reg.fit(X, X[:, 0]).predict(X).tolist()
+    clf = BayesianModuleClassifier(
+        build, sample_parameters="last_layer", checkpoint=f"{folder}/frozen.npz", **some
+    )
+    found["frozen"] = clf.fit(X, np.arange(10) % 2).predict_proba(X).tolist()
+    return found
+
+
 def fit_and_be_killed(folder, names):
-    """Run each of these fits in a child that kills itself once its file has been written."""
-    for name in names:
+    """Run each of these fits in a child that kills itself once its file has been written.
+
+    So does a stream; and fits to which functions belong leave their files and predictions.
+    """
+    folder = Path(folder)
+    for name in (*names, "stream"):
         child = os.fork()
         if child:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
             continue
-        clf = make(name, str(Path(folder) / f"{name}.npz"))
+        if name == "stream":
+            stream_and_save(folder / "stream.joblib", stop=3)
+        clf = make(name, str(folder / f"{name}.npz"))
         clf.set_callbacks(Interrupt(FITS[name][1], signal.SIGKILL))
         # each chunk is written
         with set_limits(chunk_steps=CHUNK, write_seconds=0.0, write_share=1e9):
             clf.fit(*data())
+    (folder / "functions.txt").write_text(repr(predictions_of_functions(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +125,10 @@ def killed(tmp_path_factory):
         if name not in files:
             folder = tmp_path_factory.mktemp("killed")
             names = [other for other in FITS if (other in QUICK) == (name in QUICK)]
-            call = f"test_checkpoint.fit_and_be_killed({str(folder)!r}, {names!r})"
+            code = f"import _seeds; _seeds.shift({_seeds.SHIFT}); import test_checkpoint as t; "
+            code += f"t.fit_and_be_killed({str(folder)!r}, {names!r})"
             subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", f"import test_checkpoint; {call}"],
+                [sys.executable, "-W", "ignore", "-c", code],
                 check=True,
                 timeout=300,
                 env=HERE,
@@ -84,6 +153,29 @@ def test_resumes_bit_for_bit_after_kill(killed, name):
     steps, left = steps_told(whole, *data()), steps_told(resumed, *data())
     assert 0 < len(left) < len(steps) and left == steps[-len(left) :]  # it did not start anew
     assert_same(resumed, whole)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_killed_in_mid_stream(killed, tmp_path):
+    """Going on from what was saved ends bit for bit where the stream without a kill does."""
+    pytest.importorskip("sklearn.callback")
+    path = killed(QUICK[0]).parent / "stream.joblib"
+    assert joblib.load(path).batches_done == 3
+    resumed = stream_and_save(path, stop=None)
+    whole = stream_and_save(tmp_path / "whole.joblib", stop=None)
+    np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_files_of_functions_are_resumed_in_another_process(killed):
+    """They were refused: the text of a function holds its address.
+
+    Files of frozen layers that a callable builds were, too: their weights did not follow
+    random_state, nor did predictions.
+    """
+    folder = killed(QUICK[0]).parent
+    there = ast.literal_eval((folder / "functions.txt").read_text())
+    assert predictions_of_functions(folder) == there
 
 
 def test_a_finished_file_is_returned_at_once(tmp_path):

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import math
-import os
-import subprocess
 import sys
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,15 +11,12 @@ import torch
 from _checkpoint import assert_same, data, make
 from _inside import inside
 from torch import nn
-from torch.distributions import Normal
 
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
-    BayesianMLPRegressor,
     BayesianModuleClassifier,
     CheckpointError,
     SamplingWarning,
-    TorchLikelihood,
     sample,
 )
 from skbayes_sgmcmc.augmentation import RandomCrop, RandomFlip
@@ -33,10 +25,6 @@ from skbayes_sgmcmc.samplers import SGHMC, Sampler
 from skbayes_sgmcmc.schedules import Schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-
-#: other processes find the package where this one did
-HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
 
 # files that are refused ---------------------------------------------------------------------------
 
@@ -231,53 +219,6 @@ def test_a_file_of_another_sampler_or_schedule_of_the_same_class_is_refused(
     np.testing.assert_array_equal(first["theta"], again["theta"])
     with pytest.raises(CheckpointError, match="other functions.*sampler, schedule"):
         draws_of(normal_at(0.0), path, **{parameter: make_one(other)})
-
-
-def targets(outputs, scale):
-    return Normal(outputs[:, 0], scale)
-
-
-def doubled(outputs):
-    return targets(outputs, 2.0)
-
-
-def build(n_features, n_outputs):
-    return nn.Sequential(nn.Linear(n_features, 3), nn.Tanh(), nn.Linear(3, n_outputs))
-
-
-def predictions_of_functions(folder):
-    """Of fits to which functions belong, each with a file."""
-    X, found = np.linspace(-1.0, 1.0, 20).reshape(10, 2), {}
-    some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
-    for name, how in {"function": doubled, "partial": partial(targets, scale=2.0)}.items():
-        likelihood = TorchLikelihood(how, n_outputs=1)
-        reg = BayesianMLPRegressor(
-            hidden_layer_sizes=3, likelihood=likelihood, checkpoint=f"{folder}/{name}.npz", **some
-        )
-        found[name] = reg.fit(X, X[:, 0]).predict(X).tolist()
-    clf = BayesianModuleClassifier(
-        build, sample_parameters="last_layer", checkpoint=f"{folder}/frozen.npz", **some
-    )
-    found["frozen"] = clf.fit(X, np.arange(10) % 2).predict_proba(X).tolist()
-    return found
-
-
-def test_files_of_functions_are_resumed_in_another_process(tmp_path):
-    """They were refused: the text of a function holds its address.
-
-    Files of frozen layers that a callable builds were, too: their weights did not follow
-    random_state, nor did predictions.
-    """
-    here = predictions_of_functions(tmp_path)
-    code = (
-        f"import test_checkpoint_files as t; print(t.predictions_of_functions({str(tmp_path)!r}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        capture_output=True, text=True, env=HERE, cwd=Path(__file__).parent,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert ast.literal_eval(done.stdout) == here
 
 
 def network(activation, width=3):

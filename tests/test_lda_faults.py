@@ -1,22 +1,16 @@
-"""LDA on bad and odd input, streams, kill -9 in mid-stream, checkpoints."""
+"""LDA on bad and odd input, streams, checkpoints."""
 
 from __future__ import annotations
 
-import os
 import runpy
-import signal
-import subprocess
 import sys
 import warnings
 from pathlib import Path
 
-import _seeds
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from _cases import cases
-from _inside import Interrupt
 from _topics import SHORT, corpus
 
 from skbayes_sgmcmc import LatentDirichletAllocation, MixingDistance, SamplingWarning
@@ -25,7 +19,6 @@ from skbayes_sgmcmc.samplers import PSGLD
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
 
-HERE = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 ALGORITHMS = [{}, {"parametrization": "expanded_natural"}, {"algorithm": "gibbs"}]
 
 
@@ -163,21 +156,6 @@ def test_steps_of_a_stream_fall_slowly():
     assert steps[100] / steps[50] == pytest.approx(2.0**-0.6)
 
 
-def stream_and_save(path, stop):
-    """Feed batches, saving the estimator after each; kill -9 in the midst of one."""
-    file = Path(path)
-    lda = joblib.load(file) if file.exists() else short(random_state=3).set_params(n_draws=3)
-    done = getattr(lda, "batches_done", 0)
-    for call in range(done, 6):
-        if call == stop:
-            lda.set_callbacks(Interrupt(0.0, signal.SIGKILL))
-        lda.partial_fit(corpus(seed=call))
-        lda.batches_done = call + 1
-        joblib.dump(lda, file.with_suffix(".partial"))
-        file.with_suffix(".partial").replace(file)
-    return lda
-
-
 @pytest.mark.parametrize("deep", [[], pytest.param(["--deep"], marks=pytest.mark.slow)])
 def test_example_of_a_stream(deep, monkeypatch, capsys):
     """It finds most of four topics in 4,000 documents; unlike topics share a third."""
@@ -188,23 +166,6 @@ def test_example_of_a_stream(deep, monkeypatch, capsys):
     *table, last = capsys.readouterr().out.splitlines()
     assert table[-1].split()[0] == "4000"
     assert int(last.split()[2].rstrip("%")) >= 80
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_killed_in_mid_stream(tmp_path):
-    """Going on from what was saved ends bit for bit where the stream without a kill does."""
-    pytest.importorskip("sklearn.callback")
-    path = str(tmp_path / "lda.joblib")
-    code = f"import _seeds; _seeds.shift({_seeds.SHIFT}); import test_lda_faults as t; "
-    code += f"t.stream_and_save({path!r}, stop=3)"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], env=HERE, cwd=Path(__file__).parent
-    )
-    assert done.returncode == -signal.SIGKILL
-    assert joblib.load(path).batches_done == 3
-    resumed = stream_and_save(path, stop=None)
-    whole = stream_and_save(str(tmp_path / "whole.joblib"), stop=None)
-    np.testing.assert_array_equal(resumed.posterior_["components"], whole.posterior_["components"])
 
 
 # chains -------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def script(tmp_path, text):
     return [sys.executable, str(path)]
 
 
-@pytest.mark.slow  # test_checkpoint_files.py has a fit in another process, and files its draws
+@pytest.mark.slow  # test_checkpoint.py has a fit in another process, and files its draws
 @pytest.mark.parametrize("start", ["spawn", "forkserver"])
 def test_children_that_are_started_afresh_predict_and_fit(tmp_path, start):
     """After a fit with two torch threads, where a forked child hangs; equal to rounding."""
