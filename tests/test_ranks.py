@@ -83,7 +83,7 @@ def ranks(tmp_path_factory):
 def test_draws_of_two_ranks_are_those_of_one_process(ranks, name):
     """To 1e-5, which is far below any posterior sd here; networks are in single precision.
 
-    Among the fits are runs of 1,000 steps, minibatches of odd size, weights, control variates,
+    Among the fits are a run of 500 steps, minibatches of odd size, weights, control variates,
     energies, preconditioners that need the gradient of the rows alone, and latent variables.
     """
     found, _, _ = ranks
