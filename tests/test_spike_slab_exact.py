@@ -128,7 +128,7 @@ def test_delta_may_run_away_to_one():
     X = rng.standard_normal((500, 3))
     y = X.sum(1) + 0.1 * rng.standard_normal(500)
     prior = SpikeSlab(adaptation="sa", inclusion_prior=(3.0, 1.0))
-    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=3000)
+    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=1000)
     _, (text,) = texts_of(lambda: reg.fit(X, y))
     assert "every weight" in text and "a larger b" in text
 
@@ -149,7 +149,7 @@ def test_spikes_that_hold_all_effects_warn_with_a_remedy_that_helps():
 def test_nothing_to_select_is_no_reason_to_warn():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 6)), rng.standard_normal(200)
-    reg = SparseBayesianRegressor(random_state=0, n_chains=2, max_steps=3000)
+    reg = SparseBayesianRegressor(random_state=0, n_chains=2, max_steps=1000)
     assert texts_of(lambda: reg.fit(X, y))[1] == []
     assert not reg.get_support().any()
 
