@@ -153,6 +153,14 @@ def test_a_file_that_rank_0_can_not_read_is_refused_by_all(ranks):
     assert re.match(r"CheckpointError: .*can't be read", errors[0])
 
 
+def test_fits_leave_the_environment_alone(ranks):
+    """The first fit imports scikit-learn, threadpoolctl and joblib, and these do set variables.
+
+    This package sets none, neither when it is imported nor in a fit.
+    """
+    assert [each["environment"] for each in ranks[0]] == [set(), set()]
+
+
 def test_the_end_of_the_context_is_the_end_of_sharing(ranks):
     """Fits of other seeds are then fits of other processes."""
     assert [each["outside"] for each in ranks[0]] == ["none", "none"]

@@ -188,9 +188,9 @@ def test_plain_gradients_of_small_minibatches_take_smaller_steps(estimator, samp
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 2))
     y = rng.poisson(np.exp(X[:, 0])).clip(max=1 if "Logistic" in repr(estimator) else None)
-    sds = []
+    run, sds = {"n_chains": 64, "n_draws": 32, "random_state": 0}, []
     for given in ({}, {"gradient": "minibatch", "sampler": sampler, "batch_size": 20}):
-        reg = clone(estimator).set_params(n_chains=64, n_draws=32, random_state=0, **given).fit(X, y)
+        reg = clone(estimator).set_params(**run, **given).fit(X, y)
         sds.append(reg.posterior_.pooled("coef").std(axis=0))
     ratio = sds[1] / sds[0]
     assert (ratio > 0.85).all() and (ratio < 1.2).all()
