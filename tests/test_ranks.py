@@ -158,7 +158,7 @@ def test_fits_leave_the_environment_alone(ranks):
 
     This package sets none, neither when it is imported nor in a fit.
     """
-    assert [each["environment"] for each in ranks[0]] == [set(), set()]
+    assert [each["environment"] for each in ranks[0]] == [[], []]
 
 
 def test_the_end_of_the_context_is_the_end_of_sharing(ranks):
