@@ -129,7 +129,7 @@ def test_delta_may_run_away_to_one():
     X = rng.standard_normal((500, 3))
     y = X.sum(1) + 0.1 * rng.standard_normal(500)
     prior = SpikeSlab(adaptation="sa", inclusion_prior=(3.0, 1.0))
-    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=1000)
+    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=3000)
     _, (text,) = texts_of(lambda: reg.fit(X, y))
     assert "every weight" in text and "a larger b" in text
 

@@ -265,17 +265,16 @@ def test_a_poor_posterior_of_a_stream_is_warned_of(stream):
 
 @pytest.mark.statistical
 def test_a_good_posterior_of_a_stream_is_not_warned_of():
-    """All rows in each call, of one large step: after 112 calls ESS is about 200 (limit: 100)."""
+    """All rows in each call, of one large step: after 448 calls ESS is about 200 (limit: 100)."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 2))
     y = (X[:, 0] + rng.logistic(size=200) > 0.0).astype(int)
     clf = BayesianLogisticRegression(
-        step_size=3.0, batch_size=200, n_draws=400, total_samples=200, random_state=0,
-        n_chains=16,
-    )  # fmt: skip
-    calls = [rows // 200 for rows in warned(clf, X, y, 200, passes=115)]
-    assert clf._rows_checked == 112 * 200  # the first call with four draws, doubled
-    assert calls[:2] == [7, 14] and calls[-1] < 112
+        step_size=3.0, batch_size=200, n_draws=400, total_samples=200, random_state=0
+    )
+    calls = [rows // 200 for rows in warned(clf, X, y, 200, passes=450)]
+    assert clf._rows_checked == 448 * 200  # the first call with four draws, doubled
+    assert calls[:2] == [7, 14] and calls[-1] < 448
 
 
 @pytest.mark.slow
