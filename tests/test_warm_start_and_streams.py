@@ -58,7 +58,7 @@ def test_warm_start_goes_on(binary, limits):
 def test_warm_start_of_samplers_with_state(binary, sampler):
     X, y = binary
     # a thinning, since "auto" would refuse psgld here: two of the columns are collinear with others
-    clf = small(sampler=sampler, thinning=5, warm_start=True).fit(X, y)
+    clf = small(sampler=sampler, thinning=20, warm_start=True).fit(X, y)
     last, spread = clf.posterior_["coef"][:, -1].copy(), clf.posterior_.std("coef")
     earlier = clf.posterior_["coef"].copy()
     clf.set_params(thinning=1, burn_in=0).fit(X, y)
