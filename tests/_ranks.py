@@ -20,12 +20,15 @@ from unittest import mock
 import numpy as np
 import torch
 import torch.distributed as dist
-from _inside import inside, limits
+from _environment import SET
+from _inside import limits
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.ranks import Ranks
+from skbayes_sgmcmc._engine import fingerprint
+from skbayes_sgmcmc._engine.descent import Descent
 from skbayes_sgmcmc.samplers import SGLD
 
 N_RANKS = 2
@@ -37,11 +40,13 @@ CHUNK = 64
 LAST = 2 * CHUNK + 20
 
 X, Y = make_classification(203, 5, random_state=0)
+#: labels of which the rows say nothing, so that a descent stops soon
+CHANCE = np.random.default_rng(2).integers(0, 2, len(X))
 WEIGHT = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
 REAL = X @ [1.0, -1.0, 0.5, 0.0, 0.0] + np.random.default_rng(1).standard_normal(len(X))
 SHORT = {"n_chains": 2, "n_draws": 30, "burn_in": 30, "thinning": 1, "random_state": 0}
-#: 1,000 steps
-LONG = SHORT | {"n_chains": 1, "n_draws": 100, "burn_in": 500, "thinning": 5}
+#: 500 steps
+LONG = SHORT | {"n_chains": 1, "n_draws": 100, "burn_in": 100, "thinning": 4}
 PLAIN = {"step_size": 0.1, "batch_size": 21}
 MLP = {"hidden_layer_sizes": 7, "batch_size": 21}
 
@@ -83,7 +88,7 @@ FITS = {
     "mlp, psgld": (sk.BayesianMLPClassifier(sampler="psgld", **MLP, **SHORT), Y, WEIGHT),
     "mlp, mclmc": (  # whose start is found by a descent
         sk.BayesianMLPClassifier(sampler="mclmc", dtype="float64", **MLP, **SHORT),
-        Y,
+        CHANCE,
         WEIGHT,
     ),
     "mlp, learned scale": (
@@ -165,7 +170,7 @@ def refused(rank):
 
 
 def other_version(estimator, second):
-    with mock.patch.dict(inside("versions").__globals__, __version__=f"0.0.{1 - second}"):
+    with mock.patch.object(fingerprint, "__version__", f"0.0.{1 - second}"):
         estimator.fit(X, Y)
 
 
@@ -192,6 +197,7 @@ def main(folder, rank):
         found["damaged"] = error_of(lambda: fitted_in_chunks(damaged(folder / f"of_{rank}", rank)))
         found["printed"] = [printed()]
         found["columns"] = exchanged_columns(rank)
+    found["environment"] = SET
     # outside, each rank is alone again
     found["outside"] = error_of(lambda: changed(random_state=rank, n_draws=2))
     own = [dist.new_group([each]) for each in range(N_RANKS)][rank]
@@ -228,14 +234,13 @@ def drifted(rank):
 
 def descended(rank):
     """Draws of a fit whose descent takes rank 1 a little beside rank 0 in each of its parts."""
-    descent = inside("Descent")
-    loss = descent._loss
+    loss = Descent._loss
 
     def shifted(self, active):
         self.phi += 0.001 * rank
         return loss(self, active)
 
-    with mock.patch.object(descent, "_loss", shifted):
+    with mock.patch.object(Descent, "_loss", shifted):
         return fitted("mlp, mclmc").posterior_["weight_1"]
 
 

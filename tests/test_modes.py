@@ -35,7 +35,7 @@ LABELS = (X[:, 0] + RNG.logistic(size=60) > 0).astype(int)
 REAL = X[:, 0] + 0.3 * RNG.standard_normal(60)
 COUNTS = RNG.poisson(1.0, (30, 8))
 IMAGES = RNG.standard_normal((40, 1, 6, 6)).astype(np.float32)
-SHORT = {"max_steps": 60, "n_chains": 2, "random_state": 0}
+SHORT = {"max_steps": 16, "n_chains": 2, "random_state": 0}
 
 
 def laplace(outputs):
@@ -151,7 +151,7 @@ def test_targets_of_ones_own_likelihood_in_threads():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         reg.fit(X, REAL)
-    seeds = list(range(8)) * 30
+    seeds = list(range(8)) * 10
     expected = [reg.sample_y(X, 20, random_state=seed) for seed in seeds[:8]]
     before, interval = torch.random.get_rng_state(), sys.getswitchinterval()
     sys.setswitchinterval(1e-5)

@@ -232,7 +232,7 @@ def test_batch_norms_have_the_statistics_of_the_rows_in_log_likelihoods_too():
 
 def test_fits_with_batch_norms_are_not_said_to_be_astray():
     """Draws that describe the data: with other statistics, three warnings denied it."""
-    clf = BayesianModuleClassifier(norm_module, standardize=True, **(SHORT | {"burn_in": 1000}))
+    clf = BayesianModuleClassifier(norm_module, standardize=True, **(SHORT | {"burn_in": 600}))
     said = messages(partial(clf.fit, X[:300], y[:300]))
     assert clf.score(X[:300], y[:300]) > 0.95
     assert not [each for each in said if "describe" in each or "posterior for a while" in each]

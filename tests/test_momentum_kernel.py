@@ -23,7 +23,7 @@ from skbayes_sgmcmc._kernels.slopes import SLOPES
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
 @cases("n_rows, width", [(30, 1), (9, 3), (150, 5), (40, 67)])
-@cases("size", [1e-3, 1.0, 1e3])
+@cases("size", [1e-3, 1e3])
 @cases(
     "settings",
     [
@@ -89,14 +89,16 @@ def targets(kind, X, rng):
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # chains too short to mix
 @cases("name", KINDS)
-@cases("weighted", [False, True])
-def test_steps_with_momentum_of_likelihoods(name, weighted):
-    """The same for other likelihoods: with parameters of their own, of groups, with offsets."""
+def test_steps_with_momentum_of_likelihoods(name):
+    """The same for other likelihoods: with parameters of their own, of groups, with offsets.
+
+    Rows of those with such parameters have weights, too.
+    """
     rng, kind = np.random.default_rng(0), name.partition(",")[0]
     X = rng.uniform(1.0, 2.0, (40, 6))
     X[:, 0] = rng.integers(4, 9, 40)  # as trials, at least as many as successes
     X[:, 1] = rng.integers(0, 7, 40)  # as groups
-    y, weight = targets(kind, X, rng), rng.uniform(0.5, 2.0, 40) if weighted else None
+    y, weight = targets(kind, X, rng), rng.uniform(0.5, 2.0, 40) if "," in name else None
     common = {"sampler": "sghmc", "batch_size": 40, "n_draws": 12, "burn_in": 8, "thinning": 1}
     found = []
     for compiled in ("auto", False):

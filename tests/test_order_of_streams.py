@@ -24,6 +24,8 @@ from skbayes_sgmcmc._engine import streams
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
 
 N = 4000
+#: chains of a fit: a step of many takes hardly longer than one of few
+MANY = {"n_chains": 64, "n_draws": 60}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def rows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((N, 4))
     y = (rng.random(N) < expit(X @ [1.0, -0.5, 0.5, 0.0] - 1.0)).astype(int)
-    return X, y, BayesianLogisticRegression(random_state=0).fit(X, y)
+    return X, y, BayesianLogisticRegression(random_state=0, **MANY).fit(X, y)
 
 
 def order_of(name, X, y):
@@ -92,7 +94,7 @@ def test_few_rows_stand_for_all(rows, order, limits):
     limits(kept_numbers=800 * 4, stream_numbers=2000)
     X, y, full = rows
     index = order_of(order, X, y)
-    clf = fed(X[index], y[index], rows_of_call=200)
+    clf = fed(X[index], y[index], rows_of_call=400)
     distance, low, high = errors(clf, full)
     assert distance < (1.5 if order == "label" else 0.3)
     assert low > 0.85 and high < 1.15
@@ -113,7 +115,7 @@ def test_draws_of_what_is_no_gaussian_are_left_behind(rows):
     X, y, full = rows
     index = np.argsort(y, kind="stable")[:3500]
     clf = fed(X[index], y[index])
-    target = BayesianLogisticRegression(random_state=0).fit(X[index], y[index])
+    target = BayesianLogisticRegression(random_state=0, **MANY).fit(X[index], y[index])
     _, low, high = errors(clf, target)
     assert low > 0.8 and high < 1.2
     assert full.intercept_ - target.intercept_ > 0.3  # the order does matter
@@ -125,7 +127,7 @@ def test_counts_in_any_order():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 3))
     y = rng.poisson(np.exp(X @ [0.5, -0.3, 0.1]))
-    full = BayesianGLMRegressor(likelihood="poisson", random_state=0).fit(X, y)
+    full = BayesianGLMRegressor(likelihood="poisson", random_state=0, **MANY).fit(X, y)
     reg = BayesianGLMRegressor(likelihood="poisson", n_chains=16, random_state=1)
     for part in np.array_split(np.argsort(-y, kind="stable"), 8):
         reg.partial_fit(X[part], y[part])
@@ -172,7 +174,7 @@ def test_rows_that_stand_for_many_are_warned_of(rows, limits):
     X, y, _ = rows
     index = np.argsort(y, kind="stable")
     with pytest.warns(SamplingWarning, match="not in random order, and few are kept") as caught:
-        fed(X[index], y[index], rows_of_call=100, n_chains=2, n_draws=10)
+        fed(X[index], y[index], rows_of_call=200, n_chains=2, n_draws=10)
     assert sum("in random order" in str(w.message) for w in caught) == 1
 
 

@@ -147,11 +147,12 @@ def test_draws_outside_the_support_are_noticed(density, n_parameters, value):
 @pytest.mark.statistical
 def test_what_the_warning_of_a_left_support_advises_helps():
     """A gamma distribution has the mean 2: by logarithms, and by MALA; within 4 standard errors."""
+    run = {"n_chains": 40, "n_draws": 100, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("error", SamplingWarning)
-        by_logarithm = sample(lambda t: gamma(t.exp()) + t.sum(1), 2, random_state=0, thinning=10)
+        by_logarithm = sample(lambda t: gamma(t.exp()) + t.sum(1), 2, thinning=10, **run)
         by_mala = sample(
-            gamma, 2, sampler="mala", step_size=1.0, init=np.ones(2), thinning=5, random_state=0
+            gamma, 2, sampler="mala", step_size=1.0, init=np.ones(2), thinning=5, **run
         )
     assert np.exp(by_logarithm["theta"]).mean() == pytest.approx(2.0, abs=0.15)
     assert by_mala["theta"].mean() == pytest.approx(2.0, abs=0.15)

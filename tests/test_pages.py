@@ -12,6 +12,7 @@ import builtins
 import importlib.util
 import re
 import warnings
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -188,9 +189,11 @@ MODULE = r"`([\w/]+\.py)`"
 PLACED = re.compile(rf"`(\w+)` in ((?:{MODULE}(?:, )?)+)")
 
 
+@cache
 def modules_of(path):
     """The files of the project that a page means by this path, which may lack its first folders."""
-    files = [each for folder in (PACKAGE, DOCS, ROOT / "tests") for each in folder.rglob("*.py")]
+    name = path.rpartition("/")[2]
+    files = [each for folder in (PACKAGE, DOCS, ROOT / "tests") for each in folder.rglob(name)]
     return [file for file in files if file.as_posix().endswith(f"/{path}")]
 
 
@@ -242,11 +245,11 @@ UNEXPLAINED = {
 }
 
 
+@cache
 def calls_of(path):
     """(name, node) of the calls of functions in a file, by their plain names."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call):
-            yield getattr(node.func, "id", ast.unparse(node.func)), node
+    calls = [each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Call)]
+    return [(getattr(node.func, "id", "") or ast.unparse(node.func), node) for node in calls]
 
 
 def test_every_warning_and_error_of_sampling_names_its_section():
@@ -264,10 +267,9 @@ def test_every_other_error_has_a_note_of_its_section():
     """None of the built-in ones is raised or made but by ``not_allowed`` or in ``explained``."""
     bare, n_explained = set(), 0
     for path in PACKAGE.rglob("*.py"):
-        calls = list(calls_of(path))
-        inside = {id(node.args[0]) for name, node in calls if name == "explained"}
-        n_explained += sum(name in ("explained", "not_allowed") for name, _ in calls)
-        for name, node in calls:
+        inside = {id(node.args[0]) for name, node in calls_of(path) if name == "explained"}
+        n_explained += sum(name in ("explained", "not_allowed") for name, _ in calls_of(path))
+        for name, node in calls_of(path):
             built_in = getattr(builtins, name, None)
             error = isinstance(built_in, type) and issubclass(built_in, BaseException)
             error |= name.endswith("Error") and "." in name  # NumPy's

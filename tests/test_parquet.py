@@ -97,7 +97,8 @@ def test_fits_are_those_of_the_array(path, large, limits):
     """
     if large:
         limits(held_bytes=0)
-    run = {"n_chains": 2, "n_draws": 100, "random_state": 0}
+    run = {"n_chains": 2, "n_draws": 100, "batch_size": 100, "random_state": 0}
+    run |= {"burn_in": 200, "thinning": 5}
     rows = ParquetRows(path, NAMES)
     found = BayesianLogisticRegression(**run).fit(rows, rows.column("y"))
     expected = BayesianLogisticRegression(**run).fit(X, Y)

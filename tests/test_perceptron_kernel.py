@@ -283,7 +283,7 @@ def test_large_convolutions_stay_with_torch(limits):
     """Where a convolution has many channels, torch's own is faster."""
     X, y = load_digits(n_class=2, return_X_y=True)
     limits(worth_layers=1)
-    few = BayesianCNNClassifier(conv_channels=(4,), max_steps=40, random_state=0)
+    few = BayesianCNNClassifier(conv_channels=(4,), sampler="sghmc", max_steps=40, random_state=0)
     assert "perceptron" in few.fit(X[:80], y[:80]).compiled_
     limits(compiled_products=1000)
     assert few.fit(X[:80], y[:80]).compiled_ == ()
@@ -316,7 +316,7 @@ def test_first_steps_of_a_fit_are_the_same(estimator, load):
 def test_what_decides_is_the_length_of_the_run(limits):
     """Not what has been compiled before: the same fit has the same draws."""
     X, y = load_wine(return_X_y=True)
-    short = BayesianMLPClassifier(max_steps=60, random_state=0)
+    short = BayesianMLPClassifier(sampler="sghmc", max_steps=60, random_state=0)
     assert short.fit(X, y).compiled_ == ()
     limits(worth_layers=1)
     assert "perceptron" in short.fit(X, y).compiled_

@@ -96,7 +96,7 @@ def test_noise_is_inferred_as_with_full_precision():
     noises = []
     for precision in ("full", "bfloat16"):
         reg = BayesianMLPRegressor(
-            hidden_layer_sizes=(), n_chains=2, burn_in=3000, n_draws=50, thinning=10,
+            hidden_layer_sizes=(), n_chains=2, burn_in=1500, n_draws=50, thinning=5,
             random_state=0, precision=precision, noise="infer", prior_scale="fan_in",
             sampler="psgld",
         ).fit(A, b)  # fmt: skip

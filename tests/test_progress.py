@@ -172,7 +172,7 @@ def test_a_worker_whose_reports_cannot_be_kept_goes_on(tmp_path, monkeypatch):
 
 
 def test_progress_changes_no_draws():
-    settings = {**STEPS, "batch_size": 10}
+    settings = {**STEPS, "burn_in": 100, "n_draws": 20, "batch_size": 10}
     loud, silent = (clone(NETWORK).set_params(**settings, verbose=v).fit(X, y) for v in (1, 0))
     np.testing.assert_array_equal(loud.predict_proba(X), silent.predict_proba(X))
 

@@ -109,8 +109,7 @@ def test_one_coefficient_is_kept():
     )
 
 
-@cases("interval", [1, 7])
-@cases("prior", ["normal", "spike_slab"])
+@cases("interval, prior", [(1, "spike_slab"), (7, "normal")])
 def test_every_kept_draw_has_exactly_the_share_of_its_step(prior, interval):
     X, y = data()
     pruning = Pruning(0.8, decay=0.5, period=20, start=40, interval=interval)

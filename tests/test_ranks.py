@@ -83,7 +83,7 @@ def ranks(tmp_path_factory):
 def test_draws_of_two_ranks_are_those_of_one_process(ranks, name):
     """To 1e-5, which is far below any posterior sd here; networks are in single precision.
 
-    Among the fits are runs of 1,000 steps, minibatches of odd size, weights, control variates,
+    Among the fits are a run of 500 steps, minibatches of odd size, weights, control variates,
     energies, preconditioners that need the gradient of the rows alone, and latent variables.
     """
     found, _, _ = ranks
@@ -151,6 +151,14 @@ def test_a_file_that_rank_0_can_not_read_is_refused_by_all(ranks):
     errors = [each["damaged"] for each in ranks[0]]
     assert errors[0] == errors[1]
     assert re.match(r"CheckpointError: .*can't be read", errors[0])
+
+
+def test_fits_leave_the_environment_alone(ranks):
+    """The first fit imports scikit-learn, threadpoolctl and joblib, and these do set variables.
+
+    This package sets none, neither when it is imported nor in a fit.
+    """
+    assert [each["environment"] for each in ranks[0]] == [[], []]
 
 
 def test_the_end_of_the_context_is_the_end_of_sharing(ranks):

@@ -79,12 +79,13 @@ CASES = {
     # four left for a while, and came back (with the seeds shifted by 20), at 0.004 another (by 23)
     "heteroscedastic": (
         heteroscedastic, 4, 0.8 * x + 0.5 + np.exp(0.6 * x - 1.0) * RNG.standard_normal(N),
-        {"noise": "heteroscedastic", "thinning": 25, "n_chains": 4, "n_draws": 400}, 0.0015,
+        {"noise": "heteroscedastic", "thinning": 25, "n_chains": 64, "n_draws": 40,
+         "burn_in": 2000}, 0.0015,
     ),
     # the degrees of freedom move slowly: an ESS of 50 to 90 with draws 5 steps apart
-    "student_t": (student, 4, HEAVY, {"likelihood": "student_t", "thinning": 25}, 0.1),
+    "student_t": (student, 4, HEAVY, {"likelihood": "student_t", "n_chains": 64}, 0.1),
     "given df": (
-        partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0), "thinning": 25}, 0.05,
+        partial(student, df=4.0), 3, HEAVY, {"likelihood": StudentT(df=4.0), "n_chains": 64}, 0.05,
     ),
     "poisson": (poisson, 2, RNG.poisson(RATE).astype(float), {"likelihood": "poisson"}, 0.1),
     "negative_binomial": (
@@ -96,7 +97,7 @@ CASES = {
 #: hardly longer than those of few
 LINEAR = {
     "prior_scale": 1.0, "standardize": False, "sampler": "sghmc", "integrator": "baoab",
-    "batch_size": N, "burn_in": 1000, "n_draws": 100, "thinning": 5, "n_chains": 16,
+    "batch_size": N, "burn_in": 500, "n_draws": 30, "thinning": 5, "n_chains": 50,
     "random_state": 0,
 }  # fmt: skip
 

@@ -72,9 +72,9 @@ def test_draws_predict_in_the_users_coordinates_what_the_chain_saw(name, bias, l
 def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, limits):
     """Means within 0.15 sd and sds within 10% of a fit with the whole Hessian.
 
-    Of 16 x 500 draws each, with Monte Carlo errors of 0.02 sd and 2% on both sides.
+    Of 64 x 125 draws each, with Monte Carlo errors of 0.02 sd and 2% on both sides.
     """
-    run = {"n_chains": 16, "n_draws": 500, "fit_intercept": bias}
+    run = {"n_chains": 64, "n_draws": 125, "fit_intercept": bias}
     y = LABELS % 2 if n_classes == 2 else LABELS
     plain = BayesianLogisticRegression(random_state=0, **run).fit(X, y).posterior_
     turn(limits)

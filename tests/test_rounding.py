@@ -37,9 +37,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 
 #: relative changes of the rows, another for each number
 EACH = 1e-13
-SHORT = {"n_chains": 2, "n_draws": 50, "burn_in": 300, "thinning": 4, "random_state": 0}
-LINEAR = SHORT | {"n_draws": 500}
-TOPICS = SHORT | {"burn_in": 100, "thinning": 2}
+SHORT = {"n_chains": 2, "n_draws": 50, "burn_in": 100, "thinning": 2, "random_state": 0}
+LINEAR = SHORT | {"n_draws": 300}
 
 
 def scaled(load):
@@ -102,15 +101,15 @@ CASES = {
     "sparse regressor": (SparseBayesianRegressor(**SHORT), load_diabetes),
     "sparse classifier": (SparseBayesianClassifier(**SHORT), load_breast_cancer),
     "ica": (BayesianICA(**SHORT), sources),
-    "glm, normal": (BayesianGLMRegressor(random_state=0), load_diabetes),
+    "glm, normal": (BayesianGLMRegressor(**LINEAR), load_diabetes),
     "glm, poisson": (BayesianGLMRegressor(likelihood="poisson", **LINEAR), rates),
     "ordinal": (BayesianOrdinalClassifier(**LINEAR), grades),
     "module regressor": (BayesianModuleRegressor(small_module, **SHORT), load_diabetes),
     # single precision would not see the change
-    "lda": (LatentDirichletAllocation(3, dtype="float64", **TOPICS), documents),
-    "lda, gibbs": (LatentDirichletAllocation(3, algorithm="gibbs", **TOPICS), documents),
+    "lda": (LatentDirichletAllocation(3, dtype="float64", **SHORT), documents),
+    "lda, gibbs": (LatentDirichletAllocation(3, algorithm="gibbs", **SHORT), documents),
     "dpfa": (
-        DeepPoissonFactorAnalysis((3, 2), dtype="float64", doc_sweeps=5, **TOPICS),
+        DeepPoissonFactorAnalysis((3, 2), dtype="float64", doc_sweeps=5, **SHORT),
         documents,
     ),
     "distilled": (

@@ -156,6 +156,7 @@ def test_a_scale_that_chains_move_has_the_posterior_of_one_that_is_integrated_ou
 
 
 @pytest.mark.statistical
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @cases("layout", ["sparse", "dense"])
 def test_a_scale_that_no_row_knows_has_its_prior(layout):
     """Each row has a word of its own, so that classes have probability 1/2 under every scale.
@@ -166,8 +167,9 @@ def test_a_scale_that_no_row_knows_has_its_prior(layout):
     """
     X, typical = sp.eye_array(150, 400, format="csr"), 0.5
     model = BayesianLogisticRegression(
-        prior_scale=LearnedScale(scale=typical), fit_intercept=False, random_state=0
-    ).fit(X.toarray() if layout == "dense" else X, np.arange(150) % 2)
+        prior_scale=LearnedScale(scale=typical), fit_intercept=False, random_state=0,
+        n_chains=64, n_draws=60,
+    ).fit(X.toarray() if layout == "dense" else X, np.arange(150) % 2)  # fmt: skip
     logs = PosteriorSamples({"x": -2.0 * np.log(model.posterior_["scale"] / typical)})
     mean, sd = digamma(5.0) - np.log(5.0), np.sqrt(polygamma(1, 5.0))
     assert abs(logs.mean("x") - mean) < FAR * mcse(logs, "x")

@@ -251,7 +251,7 @@ def test_gradient_variance_corrects_sghmc(integrator):
     ideal = np.diag(target.covariance)
     assert (without / ideal).min() >= 1.45
     assert np.abs(np.diag(chain.theta) / ideal - 1.0).max() <= 0.03
-    posterior = run_engine("sghmc", integrator, target, eta, told, n_draws=4000)
+    posterior = run_engine("sghmc", integrator, target, eta, told, n_draws=200)
     assert_moments(posterior["theta"], chain.theta)
 
 
@@ -355,10 +355,11 @@ def test_engine_with_minibatches(name, integrator, temperature):
         integrator=integrator,
         batch_size=n,
         temperature=temperature,
-        n_chains=96,
-        n_draws=2000,
+        n_chains=384,
+        n_draws=100,
         burn_in=200,
-        init=mean + rng.multivariate_normal(np.zeros(2), target.covariance, 96),
+        thinning=8,
+        init=mean + rng.multivariate_normal(np.zeros(2), target.covariance, 384),
         random_state=0,
     )
     assert_moments(posterior["theta"] - mean, chain.theta, precision=0.04)
@@ -383,7 +384,7 @@ def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
     target = Gaussian(correlated_precision(dim), temperature=temperature)
     posterior = run_engine("mala", "metropolis", target, eta)
     acceptance = posterior.statistics["acceptance_rate"]
-    assert acceptance.shape == (96,)
+    assert acceptance.shape == (384,)
     assert acceptance.min() >= 0.2 and acceptance.max() <= 0.9
     assert_moments(posterior["theta"], target.covariance)
 
@@ -391,7 +392,8 @@ def test_mala_is_exact_at_a_large_step(dim, eta, temperature):
 def test_mala_counts_its_acceptance():
     """The reported rate is the fraction of the kept steps (thinning 1) that moved."""
     target = Gaussian(np.ones((1, 1)))
-    posterior = run_engine("mala", "metropolis", target, 1.5, n_chains=3, n_draws=400, burn_in=200)
+    run = {"n_chains": 3, "n_draws": 400, "burn_in": 200, "thinning": 1}
+    posterior = run_engine("mala", "metropolis", target, 1.5, **run)
     theta = posterior["theta"][:, :, 0]
     moved = (np.diff(theta, axis=1) != 0).mean(1)
     # the first kept step's move cannot be seen in the draws

@@ -457,7 +457,7 @@ def test_honest_fits_do_not_warn_of_nonsense(name):
     if name == "logistic":
         estimator, y = BayesianLogisticRegression(random_state=0), rng.integers(0, 2, 200)
     else:
-        run = {"n_draws": 20, "burn_in": 400, "thinning": 5, "random_state": 0}
+        run = {"n_draws": 20, "burn_in": 200, "thinning": 2, "random_state": 0}
         estimator = BayesianMLPRegressor(hidden_layer_sizes=20, **run)
         y = np.ones(200) if name == "constant" else rng.standard_normal(200)
     if name == "two rows":

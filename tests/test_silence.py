@@ -1,9 +1,7 @@
-"""What fits leave alone, and what does not reach the user: numpy's warnings, the environment."""
+"""What does not reach the user: numpy's warnings."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -124,31 +122,3 @@ def test_units_that_float32_lacks_are_infinite_components():
     model = ICAModel(np.eye(2), Normal(), 1.0, 1e100 * np.eye(2))
     draws = np.tile(np.eye(2, dtype=np.float32).ravel(), (1, 3, 1))
     assert not np.isfinite(model.unpack(draws)["components"]).all()
-
-
-ENVIRONMENT = """
-import os
-import sklearn, joblib, threadpoolctl, torch
-before = dict(os.environ)
-import numpy as np
-from torch import nn
-from skbayes_sgmcmc import BayesianLogisticRegression, BayesianModuleClassifier
-X, y = np.random.default_rng(0).standard_normal((20, 3)), np.arange(20) % 2
-run = dict(n_draws=4, burn_in=2, thinning=1, n_chains=2, random_state=0)
-BayesianLogisticRegression(**run).fit(X, y).summary()
-BayesianModuleClassifier(lambda: nn.Linear(3, 2), **run).fit(X, y)
-assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
-"""
-
-
-def test_fits_leave_the_environment_alone():
-    """The first fit imports scikit-learn, threadpoolctl and joblib, and these do set variables.
-
-    KMP_DUPLICATE_LIB_OK is scikit-learn's and threadpoolctl's, KMP_INIT_AT_FORK is scikit-learn's
-    and joblib's: both are set where they are missing, when these packages are imported. This
-    package sets none, neither when it is imported nor in a fit.
-    """
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ENVIRONMENT], capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr

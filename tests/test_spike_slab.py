@@ -105,14 +105,14 @@ def test_means_and_inclusion_probabilities_are_those_of_quadrature(
     gain = Polynomial(a=0.4, b=200.0, gamma=0.7)
     reg = SparseBayesianRegressor(
         prior=clone(FIXED).set_params(adaptation=adaptation, gain=gain),
-        standardize=False, sampler=sampler, step_size=0.02, batch_size=N, n_chains=8,
-        n_draws=1200, burn_in=2500, thinning=4, random_state=0,
+        standardize=False, sampler=sampler, step_size=0.02, batch_size=N, n_chains=40,
+        n_draws=240, burn_in=1000, thinning=4, random_state=0,
     ).fit(X, y)  # fmt: skip
     rho, mean, sd = np.array([truth(estimate) for estimate in LEAST_SQUARES]).T
     posterior = reg.posterior_
     if adaptation == "sa":  # rho is an average over the chain already: its chains' spread is left
         last = posterior["rho_weight_1"][:, -1, :, 0]
-        found, error = last.mean(0), last.std(0, ddof=1) / np.sqrt(8)
+        found, error = last.mean(0), last.std(0, ddof=1) / np.sqrt(40)
     else:
         found, error = reg.inclusion_probability_, mcse(posterior, "rho_weight_1")[:, 0]
     assert np.all(np.abs(found - rho) < 4.5 * error + 0.01)
@@ -141,7 +141,7 @@ def test_gibbs_draws_sigma_and_delta_from_the_exact_posterior():
     y -= y.mean()
     reg = SparseBayesianRegressor(
         prior=prior, standardize=False, sampler="sghmc", prior_scale=0.03,
-        step_size=0.005, batch_size=n, n_chains=32, n_draws=150, burn_in=1000, thinning=8,
+        step_size=0.005, batch_size=n, n_chains=96, n_draws=50, burn_in=600, thinning=8,
         random_state=0,
     ).fit(x[:, None], y)  # fmt: skip
     log_sigma, beta = np.linspace(-2.5, 2.0, 301)[:, None], np.linspace(-3.0, 3.0, 2001)
@@ -248,7 +248,7 @@ def test_coefficients_are_in_the_units_of_the_data():
     X, y = wide(n=80, p=10)
     X = X[:, :5] * [1.0, 10.0, 0.1, 1.0, 1.0] + 3.0
     y = 100.0 + 20.0 * X[:, 1] + np.random.default_rng(0).standard_normal(80)
-    run = {"burn_in": 2000, "n_draws": 50, "thinning": 20, "n_chains": 2, "random_state": 0}
+    run = {"burn_in": 1000, "n_draws": 50, "thinning": 5, "n_chains": 4, "random_state": 0}
     reg = SparseBayesianRegressor(**run).fit(X, y)
     np.testing.assert_allclose(reg.predict(X), X @ reg.coef_ + reg.intercept_, rtol=1e-9)
     np.testing.assert_allclose(reg.coef_[1], 20.0, rtol=0.05)
@@ -318,7 +318,8 @@ def test_runs_and_data_leave_a_model_as_it_is():
 def test_features_with_clear_effects_are_selected():
     """Body mass is 7.8 standard errors from zero in least squares, age 0.2."""
     X, y = load_diabetes(return_X_y=True)
-    reg = SparseBayesianRegressor(random_state=0, n_chains=2).fit(X, y)
+    run = {"burn_in": 1000, "n_draws": 50, "thinning": 10, "n_chains": 4, "random_state": 0}
+    reg = SparseBayesianRegressor(**run).fit(X, y)
     assert reg.inclusion_probability_[2] > 0.9 and reg.inclusion_probability_[0] < 0.1
 
 
@@ -333,7 +334,7 @@ def test_classifier_selects_too():
     rule = X[:, 2] - X[:, 7]
     noise = 0.3 * np.random.default_rng(0).standard_normal(300)
     y = np.where(rule + noise > 0, "yes", "no")
-    run = {"burn_in": 3000, "n_draws": 50, "thinning": 20, "n_chains": 2, "random_state": 0}
+    run = {"burn_in": 1000, "n_draws": 50, "thinning": 10, "n_chains": 4, "random_state": 0}
     clf = SparseBayesianClassifier(**run).fit(X, y)
     assert clf.get_support(indices=True).tolist() == [2, 7]
     assert clf.coef_.shape == (1, 30) and clf.intercept_.shape == (1,)
@@ -352,7 +353,7 @@ def test_sparse_rows_give_what_dense_ones_do():
     np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(sparse.predict(sp.csr_matrix(X)), dense.predict(X), rtol=1e-8)
     scaled = SparseBayesianRegressor(
-        burn_in=3000, n_draws=50, thinning=20, n_chains=2, random_state=0
+        burn_in=1000, n_draws=50, thinning=10, n_chains=2, random_state=0
     )
     scaled.fit(sp.csr_matrix(X), y)
     assert {0, 5} <= set(scaled.get_support(indices=True)) <= {0, 5, 9}

@@ -198,14 +198,14 @@ def test_compiled_probabilities_are_exact_to_rounding(n):
 @cases("adaptation", ["sa", "gibbs"])
 @cases("dtype", [torch.float32, torch.float64])
 @cases("compiled", [False, True])
-@cases("size", [0.0, 1e-30, 1.0, 1e10, 1e30])
+@cases("size", [0.0, 1e-30, 1.0, 1e30])
 def test_latents_stay_finite_however_large_coefficients_are(adaptation, dtype, compiled, size):
     if compiled:
         pytest.importorskip("numba")
     # above, squares, of which sigma is made, overflow in float32; the probabilities must not
     learn_sigma = dtype == torch.float64 or size < 1e18
     model = model_of(adaptation, compiled, SpikeSlab(learn_sigma=learn_sigma))
-    state, _ = stepped(model, np.full((1, model.n_parameters), size), dtype, n_steps=20)
+    state, _ = stepped(model, np.full((2, model.n_parameters), size), dtype, n_steps=5)
     assert all(torch.isfinite(values).all() for values in state.values())
     assert ((state["rho"] >= 0.0) & (state["rho"] <= 1.0)).all()
 

@@ -98,7 +98,7 @@ def test_thermostats_find_unknown_gradient_noise(name, integrator):
     assert bias <= (0.06 if integrator == "euler" else 0.01)
 
     sampler = make_sampler(name, friction=alpha)
-    posterior = run_engine(name, integrator, target, eta, sampler, burn_in=600, n_draws=4000)
+    posterior = run_engine(name, integrator, target, eta, sampler, burn_in=600)
     assert_moments(posterior["theta"], chain.theta)
     friction = posterior.statistics["thermostat"]
     assert_close(friction, chain.frozen["a"].mean(), precision=0.1 * alpha)

@@ -79,8 +79,8 @@ def test_models_with_tuning_of_their_own(model, step):
     """The table's step for Euler (over the largest curvature, 1.005) or the table's rate.
 
     The posterior is N(sum x / (N + 1), 1 / (N + 1)). With the step s the sds are 1 / sqrt(1 - s/2)
-    times that, at most 2.6% more. 32 chains of 1,000 steps have an ESS of at least
-    32 * 1000 * 0.03 / 2 = 480: 0.046 sd a mean and 3.2% a sd; the bounds are four of these, and
+    times that, at most 2.6% more. 128 chains of 250 steps have an ESS of at least
+    128 * 250 * 0.03 / 2 = 480: 0.046 sd a mean and 3.2% a sd; the bounds are four of these, and
     2.6%. A move of one step shows s itself: its variance is 2 s / N, to 1% for so many moves, and
     at most 5% more by the drift.
     """
@@ -91,8 +91,8 @@ def test_models_with_tuning_of_their_own(model, step):
         step_size="auto",
         integrator="euler",
         batch_size=N,
-        n_chains=32,
-        n_draws=1000,
+        n_chains=128,
+        n_draws=250,
         burn_in=400,
         random_state=0,
     )
@@ -188,9 +188,9 @@ def test_plain_gradients_of_small_minibatches_take_smaller_steps(estimator, samp
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 2))
     y = rng.poisson(np.exp(X[:, 0])).clip(max=1 if "Logistic" in repr(estimator) else None)
-    sds = []
+    run, sds = {"n_chains": 64, "n_draws": 32, "random_state": 0}, []
     for given in ({}, {"gradient": "minibatch", "sampler": sampler, "batch_size": 20}):
-        reg = clone(estimator).set_params(n_draws=500, random_state=0, **given).fit(X, y)
+        reg = clone(estimator).set_params(**run, **given).fit(X, y)
         sds.append(reg.posterior_.pooled("coef").std(axis=0))
     ratio = sds[1] / sds[0]
     assert (ratio > 0.85).all() and (ratio < 1.2).all()
