@@ -20,7 +20,7 @@ from _logistic import ROUNDING, assert_same_draws, small
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression
-from skbayes_sgmcmc.diagnostics import Summary, mcse
+from skbayes_sgmcmc.diagnostics import Summary, mcse, r_hat
 from skbayes_sgmcmc.schedules import Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
@@ -362,3 +362,17 @@ def test_kinds_of_x(kind):
     np.testing.assert_allclose(
         small().fit(X.astype(kind), y).coef_, small().fit(X.astype(float), y).coef_, atol=1e-5
     )
+
+
+def test_columns_that_share_an_intercept_mix_without_their_full_curvature(limits):
+    """Two columns of categories in full: all rows are used, in which slow directions are changed.
+
+    In minibatches, R-hat of the intercept was 1.5 here.
+    """
+    limits(full_hessian=50, worth_sparse=50)
+    rng, n = np.random.default_rng(0), 30_000
+    each = [rng.integers(0, 80, n) for _ in range(2)]
+    columns = [sp.csr_matrix((np.ones(n), (np.arange(n), g)), (n, 80)) for g in each]
+    clf = BayesianLogisticRegression(prior_scale=20.0, n_draws=250, random_state=0)
+    clf.fit(sp.hstack(columns).tocsr(), rng.random(n) < 0.5)
+    assert r_hat(clf.posterior_, "intercept").max() <= 1.03

@@ -22,9 +22,9 @@ from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
 from skbayes_sgmcmc.diagnostics import effective_sample_size, mcse, r_hat
 from skbayes_sgmcmc.models.linear import model as linear
-from skbayes_sgmcmc.models.linear.coefficient_priors import SampledScale
 from skbayes_sgmcmc.models.linear.logistic import LogisticModel
 from skbayes_sgmcmc.models.linear.row_space import RowSpace
+from skbayes_sgmcmc.models.linear.sampled_scale import SampledScale
 from skbayes_sgmcmc.models.tuning.auto import AUTO
 from skbayes_sgmcmc.priors import LearnedScale, Normal
 

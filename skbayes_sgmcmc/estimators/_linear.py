@@ -128,7 +128,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
         own = given is not None and bool(given.inputs)
         part, names = self._columns.parts(numbers_as_one=not own)
         each = own and len(names) == len(part)
-        return None if each or len(names) == 1 else part, names
+        return None if each or (len(names) == 1 and self._encoding.plain) else part, names
 
     def _units(self, X: Any, weight: Array | None, *, first: bool) -> Array:
         """Units of the coefficients: one over the scale of each feature."""

@@ -38,7 +38,9 @@ class GroupTerm:
     def prior(self) -> CoefficientPrior:
         if isinstance(self.scale, (int, float)):
             return FixedScales(Normal(), self.scale * self.unit, self.n_groups, 1, 0)
-        return LearnedScales(self.scale, np.full(self.n_groups, self.unit), 1, 0)
+        learned = LearnedScales(self.scale, np.full(self.n_groups, self.unit), 1, 0)
+        learned.apart = True
+        return learned
 
 
 class GroupedCoefficients(JoinedPriors):

@@ -37,15 +37,16 @@ from .coefficient_priors import (
     FixedScales,
     JoinedPriors,
     LearnedScales,
-    SampledScale,
     ScalesOfFeatures,
     coefficient_prior,
 )
 from .group_priors import GroupedCoefficients, GroupTerm
 from .margins import WalledModel
 from .row_space import RowSpace
+from .sampled_scale import SampledScale
 
 MAX_FIXED_POINT_STEPS = 15
+MAX_SETTLING = 10
 
 
 class LinearModel(WalledModel):
@@ -95,6 +96,7 @@ class LinearModel(WalledModel):
         self.n_features, self.k, self.terms = n_features, k, terms
         #: what the earlier rows of a stream say; it is the prior of these
         self.past: Past | None = None
+        self._settled = False
         #: a position near the maximum, if one is known, where searches for it begin
         self.start: Array | None = None
         #: the coordinates of the coefficients, if they are those of the space of the rows
@@ -332,7 +334,26 @@ class LinearModel(WalledModel):
 
         ``n_steps`` is the most steps of the search; each passes over all rows.
         """
-        theta, sd = self._first(), self.typical
+        self._settle(data)
+        return self._maximum(self._first(), data, n_steps)
+
+    def _settle(self, data: Data) -> None:
+        """Set typical distances from zero, once, to those of the learned scales' likely values."""
+        if self._settled or self.past is not None or not self.prior.pools:
+            return
+        self._settled, theta = True, self._first()
+        for _ in range(MAX_SETTLING):
+            before = self.typical
+            theta = self._maximum(theta, data, 50)
+            curvature = self.hessian_diagonal(theta, data)
+            assert curvature is not None
+            self.typical = self.prior.likely(theta, curvature, before)
+            if np.allclose(self.typical, before, rtol=0.1):
+                return
+
+    def _maximum(self, theta: Array, data: Data, n_steps: int) -> Array:
+        """:meth:`find_map` from ``theta``, with the scales as they are."""
+        sd = self.typical
         # coordinates where the curvature there has a unit diagonal
         curvature = self.hessian_diagonal(theta, data) + self.prior_hessian(theta)
         stretch = 1.0 / np.sqrt(curvature)
@@ -367,6 +388,7 @@ class LinearModel(WalledModel):
 
     def fitted(self, data: Data, temperature: float = 1.0) -> Fitted:
         part = self.stand_in(data)
+        self._settle(data if part is None else part)
         if temperature == 0.0:  # the target is concentrated at the maximum
             return Fitted(*self._newton(data, None if part is None else self._newton(part)[0]))
         if part is None:

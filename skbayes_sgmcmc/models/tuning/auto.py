@@ -62,9 +62,10 @@ class AutoRules:
     #: otherwise diagonal, and so the most that are found; numbers that it may hold
     few_directions: int = 40
     few_numbers: int = 2**24
-    #: numbers of all rows, for each parameter, up to which wide data are used whole: a minibatch of
-    #: a chain is gathered in about the time in which all chains use so many rows
-    whole_per_parameter: int = 512
+    #: numbers of all rows, for each parameter, up to which wide data are used whole: five of a
+    #: minibatch's steps take the time of one with all rows, and as many are needed where the
+    #: preconditioner is diagonal (docs/project/automatic_settings.md)
+    whole_per_parameter: int = 2560
     #: numbers of a chain's draws with ``n_draws="auto"``, and fewest draws, of wide linear models
     drawn_numbers: int = 5 * 2**21
     least_draws: int = 250

@@ -459,11 +459,10 @@ class WhitenedGaussian(Tuning):
     ) -> tuple[int, int]:
         """Burn-in and thinning in steps, from the time that a chain takes to forget its position.
 
-        This time is about 1/eta steps; two draws are at most 20 steps apart. Small data, which are
-        used whole, can leave the tails of the prior to the posterior, and chains take longer in
-        these; large data do not, and their steps cost more. If ``values.relaxation`` gives the
-        time, the draws take 200 times as many steps, which gives an effective sample size of about
-        400 with four chains.
+        This time is about 1/eta steps; two draws are at most 20 steps apart. Few rows can leave
+        the tails of the prior to the posterior, and chains take longer in these; many rows do not,
+        and their steps cost more. If ``values.relaxation`` gives the time, the draws take 200 times
+        as many steps, which gives an effective sample size of about 400 with four chains.
         """
         if values.step_size is None:
             return super().lengths(values, n_rows, batch_size, n_draws)
@@ -473,7 +472,7 @@ class WhitenedGaussian(Tuning):
             apart = steps * min(200.0 / n_draws, 2.0)
             return burn_in, max(1, math.ceil(apart))
         spacing = 1.0 / values.step_size if values.spacing is None else values.spacing
-        if batch_size >= n_rows:
+        if batch_size >= n_rows and n_rows <= LIMITS.part_rows:
             spacing *= self.model.tails
         thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
