@@ -5,6 +5,7 @@
 Posteriors of tables with one such column are exact, by quadrature; the estimator is run on some.
 """
 
+import time
 import warnings
 from functools import cache, partial
 
@@ -15,6 +16,7 @@ from _common import finished, markdown_table, parse_args, write_results
 from scipy.special import expit, logsumexp
 
 from skbayes_sgmcmc import BayesianLogisticRegression, SamplingWarning
+from skbayes_sgmcmc.diagnostics import r_hat
 from skbayes_sgmcmc.priors import LearnedScale
 
 #: classes have log odds, real targets an sd of one: number of rows, and effects of the levels; or
@@ -55,6 +57,13 @@ ALL_CASES = CASES | MANY
 #: what the estimator is run with, and on
 FORMER, DEFAULT, FITTED_CASE = "0.3", "2/√K", "log odds 0, 0.75, 1.5 (200 rows)"
 N_DRAWS = 500
+#: number of categories, of rows in each, and sd of their log odds
+FULL = {
+    "400 of 5 rows, sd 1": (400, 5, 1.0),
+    "1,500 of 13 rows, sd 0.5": (1500, 13, 0.5),
+    "1,500 of 13 rows, sd 0.15": (1500, 13, 0.15),
+    "4,000 of 25 rows, sd 0.5": (4000, 25, 0.5),
+}
 BODY = """
 **Tables** of one column of K levels, which are equally probable in every row; {n} tables a line.
 The intercept is flat, effects are N(0, s²) with s² ~ IG(2, 2 s₀²), and columns of the table below
@@ -81,6 +90,17 @@ s₀. Cells as above; 2/√K, at least 0.3, is the default. Below 0.3 the effect
 be linked more closely, which makes steps slower.
 
 {groups}
+
+**Many categories**, each with few rows: the posterior of s by the estimator with "learned" (mean ±
+sd), and by quadrature.
+
+{full}
+
+Rows that say little of each category leave the scale to all of them together. Chains begin at its
+likely value, which is found before all else; before this was so, they began near 0 and stayed there
+for the whole run (400 of 5 rows: R-hat 1.8). With more than 2,000 categories the preconditioner is
+diagonal. With an sd of 0.15, s and the effects shrink together towards 0, where chains are slow,
+and a warning says so.
 
 **Choice.** 0.3 was the default. It shrinks log odds of 1.5 between three levels too far, because so
 few levels say little of their scale, and the more so the fewer rows there are. A wide scale mends
@@ -184,6 +204,33 @@ def fitted(prior, n_tables):
     return dict(zip(("coverage", "width", "bias"), found, strict=True))
 
 
+def of_scale(n_categories, n_each, sd):
+    """The posterior of s: by the estimator, and by quadrature."""
+    rng = np.random.default_rng(0)
+    ones = rng.binomial(n_each, expit(sd * rng.standard_normal(n_categories)))
+    y = (np.arange(n_each) < ones[:, None]).ravel()
+    X = pd.DataFrame({"level": pd.Categorical(np.repeat(np.arange(n_categories), n_each))})
+    start = time.process_time()
+    clf = BayesianLogisticRegression(prior_scale="learned", random_state=0).fit(X, y)
+    found = {"seconds": time.process_time() - start}
+    found["r_hat"] = float(r_hat(clf.posterior_, "scale").max())
+    draws = clf.posterior_["scale"]
+    found |= {"mean": float(draws.mean()), "sd": float(draws.std())}
+
+    log_s, c = np.linspace(np.log(0.01), np.log(3.0), 200), np.linspace(-0.5, 0.5, 61)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+    f = c[:, None, None] + np.exp(log_s)[:, None] * nodes
+    log_p = -4.0 * (log_s + 2.0 / n_categories * np.exp(-2.0 * log_s))
+    for k, count in enumerate(np.bincount(ones, minlength=n_each + 1)):
+        each = np.exp(k * f - n_each * np.logaddexp(0.0, f)) @ weights
+        log_p = log_p + count * np.log(each)
+    p = np.exp(log_p - log_p.max()).sum(0)
+    p /= p.sum()
+    mean = p @ np.exp(log_s)
+    exact_sd = np.sqrt(p @ (np.exp(log_s) - mean) ** 2)
+    return found | {"exact_mean": float(mean), "exact_sd": float(exact_sd)}
+
+
 def cell_of(one):
     """Coverage, width and loss of a case; empty if it was not run."""
     if one is None:
@@ -222,12 +269,20 @@ def main():
         if one is not None:
             cells = f"{one['coverage']:.0%}", f"{one['width']:.2f}", f"{one['bias']:+.2f}"
             fits.append([prior, *cells])
+    full = []
+    for case, parts in FULL.items():
+        one = finished(args, f"scale, {case}", partial(of_scale, *parts))
+        if one is not None:
+            ours = f"{one['mean']:.3f} ± {one['sd']:.3f}"
+            exactly = f"{one['exact_mean']:.3f} ± {one['exact_sd']:.3f}"
+            full.append([case, ours, exactly, f"{one['r_hat']:.2f}", f"{one['seconds']:.1f}"])
     body = BODY.format(
         n=args.tables, se=se, n_fits=args.fits, rows=CASES[FITTED_CASE][1],
         fit_se=(0.09 / args.fits) ** 0.5, low="; ".join(low) or "none",
         table=markdown_table(["case", *PRIORS], lines),
         groups=markdown_table(["case", *GROUPS], groups),
         fits=markdown_table(["s₀", "coverage", "width", "bias of the median"], fits),
+        full=markdown_table(["categories", "s", "exact", "R-hat", "core-seconds"], full),
     )  # fmt: skip
     title = "The prior of the scale of a column of categories"
     write_results(args, "category_scales", title, body)
