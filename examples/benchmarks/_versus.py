@@ -148,7 +148,7 @@ def nuts(args, records):
         values = [np.mean(seconds[(*row, model)]) for row in rows]
         right.scatter(values, [", ".join(row) for row in rows], label=label, marker=mark)
     right.set(xscale="log", xlabel="core-seconds")
-    right.legend(frameon=False)
+    right.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     save_figure(args, figure, "versus_nuts", "")
 
 
