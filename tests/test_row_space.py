@@ -295,3 +295,22 @@ def test_streams_and_log_joint_have_all_coefficients():
     for part in (slice(5), slice(5, None)):
         model.partial_fit(X[part], y[part] > 0, classes=[False, True])
     assert model.coef_.shape[-1] == 25
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("likelihood", ["gamma", "log_normal", "student_t"])
+def test_noise_does_not_vanish_with_more_columns_than_rows(likelihood):
+    """The maximum fits all rows exactly; chains that start there have an R-hat of 1.3 to 3."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.standard_normal((100, 15)), 20, 1) + 0.5 * rng.standard_normal((100, 300))
+    mean = X[:, :60:20].sum(1) * 0.3
+    y = {
+        "gamma": np.exp(mean) * rng.gamma(2.0, 0.5, 100),
+        "log_normal": np.exp(mean + 0.5 * rng.standard_normal(100)),
+        "student_t": mean + 0.5 * rng.standard_t(3, 100),
+    }[likelihood]
+    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=0).fit(X, y)
+    own = {"gamma": "log_dispersion", "log_normal": "log_sigma", "student_t": "log_noise"}
+    name = own[likelihood]
+    assert r_hat(reg.posterior_, name).max() < 1.05
+    assert reg.posterior_[name].mean() > -3.0  # the prior's mean is zero, and its sd is one

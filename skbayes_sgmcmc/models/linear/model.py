@@ -392,7 +392,7 @@ class LinearModel(WalledModel):
         if temperature == 0.0:  # the target is concentrated at the maximum
             return Fitted(*self._newton(data, None if part is None else self._newton(part)[0]))
         if part is None:
-            theta, hessian = self._newton(data)
+            theta, hessian = self._newton(data, held=self._noise_may_vanish(data))
         else:
             theta, hessian = self.fit_gaussian(part, temperature)
             theta = self._brought_near(theta, hessian, data)
@@ -467,18 +467,30 @@ class LinearModel(WalledModel):
         hessian[np.diag_indices_from(hessian)] += diagonal
         return less_outer(hessian, columns, 0.95)
 
-    def _newton(self, data: Data, start: Array | None = None) -> tuple[Array, Array]:
-        """Take damped Newton steps until the Newton decrement is far below a posterior sd."""
+    def _noise_may_vanish(self, data: Data) -> bool:
+        """Whether the maximum may fit all rows exactly, where hardly any of the posterior is."""
+        own = self.n_parameters > self.n_linear and not self.rows_say_little
+        return own and self.past is None and self.n_used >= data.n_rows
+
+    def _newton(
+        self, data: Data, start: Array | None = None, held: bool = False
+    ) -> tuple[Array, Array]:
+        """Take damped Newton steps until the Newton decrement is far below a posterior sd.
+
+        With ``held``, the likelihood's own parameters stay where they are.
+        """
         theta, sd = self._first() if start is None else start, self.typical
         value, gradient = self._potential(theta, data, sd)
+        moving = self.n_linear if held else self.n_parameters
         for _ in range(50):
             hessian = self.hessian(theta, data)
             if self.past is None:
                 hessian[np.diag_indices_from(hessian)] += self.prior_hessian(theta)
             else:
                 hessian = hessian + self.past.precision
-            root = inverse_root(hessian)
-            move = -root @ (root.T @ gradient)
+            root = inverse_root(hessian[:moving, :moving])
+            move = np.zeros_like(theta)
+            move[:moving] = -root @ (root.T @ gradient[:moving])
             decrement = -float(gradient @ move)
             if decrement < 1e-2:
                 break
