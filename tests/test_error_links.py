@@ -8,7 +8,6 @@ import sys
 import traceback
 from functools import partial
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -314,15 +313,13 @@ class Broken(Dataset):
         return row if index != 59 else row * torch.nan, y[index]
 
 
+@pytest.mark.slow  # test_an_error_gets_one_note looks at what processes send
 def test_workers_keep_it():
-    """Those of a search; forked ones, which begin at once: errors come from all as pickles."""
+    """Through joblib's processes: those of a search, and those of the chains of a fit.
+
+    One item of a dataset, of 60 in minibatches, is seen by the processes of the chains alone.
+    """
     scores = partial(cross_val_score, error_score="raise", n_jobs=2)
-    with joblib.parallel_config("multiprocessing"):
-        assert section_raised(scores, BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
-
-
-@pytest.mark.slow  # test_workers_keep_it looks at those of a search, which is quicker
-def test_workers_of_chains_keep_it():
-    """One item of a dataset, of 60 in minibatches, is seen by the processes of the chains alone."""
+    assert section_raised(scores, BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
     clf = BayesianModuleClassifier(partial(nn.Linear, 4, 2), **RUN, n_jobs=2, batch_size=60)
     assert section_raised(clf.fit, Broken(), None) == "the-rows-cannot-be-read"
