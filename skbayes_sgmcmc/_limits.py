@@ -79,7 +79,8 @@ class Limits:
     #: rows over which the statistics of batch norms are computed for each draw
     statistics_rows: int = 5000
     #: rows of the part that the first fit of many rows looks at, at least (tests/test_many_rows.py
-    #: and test_posterior.py measure what is left to correct), and of a start of ICA
+    #: and test_posterior.py measure what is left to correct), and of a start of ICA; and most rows
+    #: that leave tails of a learned scale's prior to the posterior, for which chains take longer
     part_rows: int = 20_000
     #: most parameters of a full Hessian, 32 MB. More have a diagonal one, and other
     #: draws

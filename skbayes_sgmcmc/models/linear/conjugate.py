@@ -169,9 +169,9 @@ class NormalConditionals(Conditionals):
         heights = self.log_density(torch.from_numpy(np.array(modes)), 1.0).numpy()
         mass = heights + np.linalg.slogdet(roots)[1]
         order = [k for k in np.argsort(-mass) if mass[k] > mass.max() - LEAST]
-        parts = np.array(modes)[order], (heights - heights.max())[order], roots[order]
-        modes_, weights, roots_ = map(torch.from_numpy, parts)
-        return modes_, weights, roots_
+        kept = np.array(modes)[order], (heights - heights.max())[order], roots[order]
+        at, height, root = map(torch.from_numpy, kept)
+        return at, height, root
 
     def _mode(self, start: Array) -> Array:
         def objective(at: Array) -> float:
@@ -267,7 +267,7 @@ class NormalConditionals(Conditionals):
             proposed.append(height - 0.5 * (DF + size) * tails)
         weight -= torch.stack(proposed).logsumexp(0)
         chains = zip(weight.tolist(), uniform.log().tolist(), strict=True)
-        held = torch.tensor([_held(*each) for each in chains], device="cpu").to(old.device)
+        held = torch.tensor([_held(*chain) for chain in chains], device="cpu").to(old.device)
         new = points.take_along_dim(held[..., None], 1)
         proposals = torch.arange(1, held.shape[1] + 1, device="cpu").to(held)
         state["accepted"].add_((held == proposals).sum(1))
