@@ -135,9 +135,6 @@ class Limits:
     #: sparse rows are padded to the longest if their total length grows at most by this factor
     #: (project/performance.md)
     padding: float = 1.5
-    #: fewest multiplications in one chain's product before oneDNN is faster
-    #: (project/network_defaults.md)
-    onednn_products: int = 1_500_000
     #: columns from which, and the share of numbers that are not zero up to which, the root of a
     #: preconditioner, or rows of a network, are multiplied as CSR matrices (project/performance.md)
     worth_sparse: int = 200

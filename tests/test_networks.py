@@ -18,9 +18,7 @@ from skbayes_sgmcmc import sample
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Batch, Minibatches
 from skbayes_sgmcmc._engine.target import Evaluator, Target
-from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
-from skbayes_sgmcmc.models.networks import products as _products
 from skbayes_sgmcmc.models.networks.mlp import ACTIVATIONS, MLP
 from skbayes_sgmcmc.models.networks.model import NetworkModel
 from skbayes_sgmcmc.priors.factorised import PRIORS
@@ -280,86 +278,7 @@ def test_starts_are_hes():
     assert not np.isclose(other[:20_000], blocks["weight_1"].ravel()).any()
 
 
-# products by oneDNN -------------------------------------------------------------------------------
-
-WIDE = (100, 150, 120)  # rows, inner, columns: more than oneDNN is for
-
-
-def wide_problem(n_chains, dtype=torch.float32):
-    """Rows shared by the chains, weights as views into flat parameters, and a slope."""
-    n, p, q = WIDE
-    assert n * p * q >= LIMITS.onednn_products
-    generator = torch.manual_seed(0)
-    net = MLP((7, p, q, 2), "tanh")  # so that the views begin in the midst of a row
-
-    def normal(*shape):
-        return torch.randn(*shape, dtype=dtype, generator=generator)
-
-    theta = normal(n_chains, sum(int(np.prod(shape)) for shape in net.shapes.values()))
-    weight, bias = net.layers(theta)[1]
-    return net, normal(1, n, p).expand(n_chains, -1, -1), weight, bias, normal(n_chains, n, q)
-
-
-def products(n_chains, dtype=torch.float32):
-    net, x, weight, bias, delta = wide_problem(n_chains, dtype)
-    flat = torch.ones(n_chains, sum(int(np.prod(shape)) for shape in net.shapes.values())).to(dtype)
-    _products.add_product(net.layers(flat)[1][0], x, delta)
-    return {
-        "affine": _products.affine(x, weight, bias),
-        "times_transposed": _products.times_transposed(delta, weight),
-        "add_product": flat,
-    }
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Calls of oneDNN's operator."""
-    if _products._linear is None or not torch.backends.mkldnn.is_available():
-        pytest.skip("this torch has no oneDNN")
-    made, operator = [], _products._linear
-
-    def counted(*args):
-        made.append(args[0].shape)
-        return operator(*args)
-
-    monkeypatch.setattr(_products, "_linear", counted)
-    monkeypatch.setattr(_products, "PREFER_ONEDNN", True)  # whoever made the processor
-    return made
-
-
-@pytest.mark.parametrize("n_chains", [1, 3])
-def test_onednn_products_are_the_plain_ones(calls, monkeypatch, n_chains):
-    """float32 sums of 100 to 150 products: 1e-6 of the largest, and 1e-5 is allowed."""
-    found = products(n_chains)
-    assert len(calls) == 3 * n_chains
-    monkeypatch.setattr(_products, "PREFER_ONEDNN", False)
-    plain, exact = products(n_chains), products(n_chains, torch.float64)
-    assert len(calls) == 3 * n_chains
-    for name, values in found.items():
-        bound = 1e-5 * exact[name].abs().max().item()
-        np.testing.assert_allclose(values, plain[name], rtol=0, atol=bound, err_msg=name)
-
-
-def test_products_in_double_precision_are_exact(calls):
-    """By the plain product: oneDNN's would be in float32 or refused."""
-    found = products(2, torch.float64)
-    assert not calls
-    _, x, weight, bias, delta = (
-        part.numpy() if isinstance(part, torch.Tensor) else part
-        for part in wide_problem(2, torch.float64)
-    )
-    np.testing.assert_allclose(found["affine"], x @ weight + bias, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(
-        found["times_transposed"], delta @ weight.swapaxes(1, 2), rtol=0, atol=1e-11
-    )
-
-
-def test_small_products_are_batched(calls):
-    model = model_of("categorical")
-    theta = position(model, 3, torch.float32)
-    x = torch.from_numpy(rows("categorical")[0]).float()[None]
-    assert model.network.outputs(theta, x).dtype == torch.float32
-    assert not calls
+# wide layers ------------------------------------------------------------------------------------
 
 
 def wide_model():
@@ -378,19 +297,15 @@ def wide_gradient(dtype, gradient=NetworkModel.likelihood_gradient):
     return out
 
 
-def test_wide_networks_in_single_precision(calls):
+def test_wide_networks_in_single_precision():
     """The gradient over 400 rows, to 1e-5 of its largest entry."""
     exact = wide_gradient(torch.float64)
     found = wide_gradient(torch.float32)
-    assert calls
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5 * exact.abs().max().item())
 
 
-def test_wide_networks_can_be_differentiated(calls):
-    """log_lik is differentiable in float32 too, as ``Model.scores`` needs.
-
-    OneDNN's operator has no derivative. The base class's gradient is autograd's.
-    """
+def test_wide_networks_can_be_differentiated():
+    """log_lik is differentiable in float32 too, as ``Model.scores`` needs: by autograd."""
     exact = wide_gradient(torch.float64)
     base = super(NetworkModel, NetworkModel).likelihood_gradient
     found = wide_gradient(torch.float32, base)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ..._arrays import Array
 from .ensemble import StackedLinear
 from .network import Network, draws_that_fit
-from .products import add_product, affine, times_transposed
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
@@ -110,7 +109,7 @@ class MLP(Network):
         layers = self.layers(theta)
         hidden = [x.expand(len(theta), -1, -1) if isinstance(x, Tensor) else x]
         for number, (weight, bias) in enumerate(layers, 1):
-            z = affine(hidden[-1], weight, bias)
+            z = _affine(hidden[-1], weight, bias)
             hidden.append(activate(z, self.activation) if number < len(layers) else z)
         return hidden[-1], (layers, hidden)
 
@@ -123,10 +122,10 @@ class MLP(Network):
         gradients = self.layers(out)
         for number in range(len(layers) - 1, -1, -1):
             weight_gradient, bias_gradient = gradients[number]
-            add_product(weight_gradient, hidden[number], delta)
+            _add_product(weight_gradient, hidden[number], delta)
             bias_gradient.add_(delta.sum(1, keepdim=True))
             if number or inputs:
-                delta = times_transposed(delta, layers[number][0])
+                delta = delta @ layers[number][0].mT
             if number:
                 times_slope(delta, hidden[number], self.activation)
         return delta
@@ -151,3 +150,22 @@ def times_slope(delta: Tensor, h: Tensor, activation: str) -> None:
         torch.ops.aten.tanh_backward.grad_input(delta, h, grad_input=delta)
     else:
         torch.ops.aten.sigmoid_backward.grad_input(delta, h, grad_input=delta)
+
+
+def _affine(x: Any, weight: Tensor, bias: Tensor) -> Tensor:
+    """X W + b for shapes (C, n, p), (C, p, q) and (C, 1, q); X may be a ``DesignBatch``."""
+    if not isinstance(x, Tensor):
+        return x.logits(weight) + bias
+    if len(weight) == 1:  # a plain product is faster than a batch of one
+        return torch.addmm(bias[0], x[0], weight[0])[None]
+    return torch.baddbmm(bias, x, weight)
+
+
+def _add_product(out: Tensor, x: Any, delta: Tensor) -> None:
+    """Add X' D to ``out``, for shapes (C, n, p), (C, n, q) and (C, p, q)."""
+    if not isinstance(x, Tensor):
+        x.accumulate(out, delta, 1.0)
+    elif len(out) == 1:
+        out[0].addmm_(x[0].t(), delta[0])
+    else:
+        out.baddbmm_(x.mT, delta)
