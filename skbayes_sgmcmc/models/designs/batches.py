@@ -65,15 +65,12 @@ class DenseBatch(DesignBatch):
 class SharedDenseBatch(DesignBatch):
     """Rows that all chains share, or rows of a single chain: x is (rows, columns)."""
 
-    def __init__(self, x: Tensor, transposed: Tensor):
-        self.x = x
-        self.transposed = transposed
-        self.dtype = x.dtype
+    def __init__(self, x: Tensor):
+        self.x, self.transposed, self.dtype = x, x.t(), x.dtype
 
     def to(self, dtype: torch.dtype) -> SharedDenseBatch:
         """The same rows in another precision."""
-        x = self.x.to(dtype)
-        return SharedDenseBatch(x, x.t())
+        return SharedDenseBatch(self.x.to(dtype))
 
     def dense(self) -> Tensor:
         return self.x
@@ -114,8 +111,7 @@ class StoredBatch(DesignBatch):
 
     def _batches(self) -> Iterator[tuple[slice, SharedDenseBatch]]:
         for rows, x in self.design.completed_blocks():
-            at = torch.from_numpy(x).to(self.design.device)
-            yield rows, SharedDenseBatch(at, at.t())
+            yield rows, SharedDenseBatch(torch.from_numpy(x).to(self.design.device))
 
 
 class SparseBatch(DesignBatch):

@@ -141,7 +141,7 @@ class DenseDesign(_Dense):
         return self
 
     def whole(self) -> SharedDenseBatch:
-        return SharedDenseBatch(self.x, self.x.t())
+        return SharedDenseBatch(self.x)
 
     def gather(self, indices: Any) -> Sequence[DenseBatch | SharedDenseBatch]:
         """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
@@ -226,8 +226,7 @@ def dense_batches(rows: Tensor, indices: Any) -> Sequence[DenseBatch | SharedDen
     if indices.ndim == 3 and indices.shape[1] > 1:
         return [DenseBatch(x) for x in rows.view(*indices.shape, rows.shape[1]).unbind(0)]
     by_step = rows.view(len(indices), len(rows) // len(indices), rows.shape[1])
-    pairs = zip(by_step.unbind(0), by_step.transpose(1, 2).unbind(0), strict=True)
-    return [SharedDenseBatch(x, transposed) for x, transposed in pairs]
+    return [SharedDenseBatch(x) for x in by_step.unbind(0)]
 
 
 class SparseDesign(Field):

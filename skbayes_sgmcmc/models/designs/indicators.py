@@ -33,7 +33,7 @@ class IndicatorDesign(Field):
         return IndicatorDesign(self.dense[chosen], self.places, self.rest[chosen], self.constant)
 
     def whole(self) -> IndicatorBatch:
-        return self._batch(SharedDenseBatch(self.dense, self.dense.t()), self.rest.whole())
+        return self._batch(SharedDenseBatch(self.dense), self.rest.whole())
 
     def gather(self, indices: Array) -> Sequence[IndicatorBatch]:
         """Batches for row indices (steps, chains, rows), or (steps, rows) if shared."""
