@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianLogisticRegression, PosteriorSamples
 from skbayes_sgmcmc.models.moments.logit import TOLERANCE, LogitMoments, Moments
-from skbayes_sgmcmc.models.moments.prediction import moments_of
+from skbayes_sgmcmc.models.moments.softmax import moments_of
 
 RNG = np.random.default_rng(0)
 X, y = make_classification(600, 10, n_informative=4, random_state=0)

@@ -12,8 +12,7 @@ from sklearn.datasets import load_wine, make_classification
 from skbayes_sgmcmc import BayesianLogisticRegression, PosteriorSamples
 from skbayes_sgmcmc.models.moments import softmax as softmax_moments
 from skbayes_sgmcmc.models.moments.logit import TOLERANCE
-from skbayes_sgmcmc.models.moments.prediction import moments_of
-from skbayes_sgmcmc.models.moments.softmax import SoftmaxMoments
+from skbayes_sgmcmc.models.moments.softmax import SoftmaxMoments, moments_of
 
 RNG = np.random.default_rng(0)
 X, y = make_classification(3000, 8, n_informative=6, n_classes=4, random_state=0)

@@ -157,7 +157,7 @@ class BayesianLogisticRegression(LinearClassifier):
     @usual_modes()
     def _mean_proba(self, x: Any) -> Array:
         """Averages over all draws, or from moments of the logits where these say as much."""
-        from ..models.moments.prediction import moments_of
+        from ..models.moments.softmax import moments_of
 
         moments = moments_of(self.posterior_)
         if moments is None:

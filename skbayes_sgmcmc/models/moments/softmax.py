@@ -27,8 +27,9 @@ import scipy.linalg
 from scipy.special import softmax
 
 from ..._arrays import Array
+from ..._draws.posterior_samples import PosteriorSamples, kept_with_posterior
 from .kronecker import kronecker_terms, quadratic_forms
-from .logit import RANDOM_DIRECTIONS, TOLERANCE, Moments
+from .logit import RANDOM_DIRECTIONS, TOLERANCE, LogitMoments, Moments
 
 #: variances of relative logits that are tried
 VARIANCES = (0.1, 0.05, 0.03, 0.01)
@@ -38,6 +39,21 @@ SMALL_TERM, CERTAIN_VARIANCES = 8e-4, (1.0, 0.3)
 LEADS = ((0.0, 0.0), (1.5, 0.0), (3.0, 0.0), (4.0, 4.0), (5.0, 4.0), (7.0, 5.0))
 #: largest error that few terms may add
 TERMS_TOLERANCE = 4e-4
+
+
+@kept_with_posterior
+def moments_of(posterior: PosteriorSamples) -> Moments | None:
+    """The moments of a posterior of two classes or more; None if its draws are few for its size."""
+    weights, (k, n_features) = posterior.pooled_weights(), posterior.shapes["coef"]
+    n_draws = posterior.n_pooled if weights is None else int((weights > 0).sum())
+    # fewer draws for each coefficient are as quick
+    if n_draws < (8 if k == 1 else 2) * k * (n_features + 1):
+        return None
+    coef, intercept = (posterior.pooled(name) for name in ("coef", "intercept"))
+    draws = np.concatenate([coef, intercept[:, :, None]], axis=2).astype(np.float64)
+    if not np.isfinite(draws).all():
+        return None
+    return LogitMoments(draws[:, 0], weights) if k == 1 else SoftmaxMoments(draws, weights)
 
 
 class SoftmaxMoments(Moments):
