@@ -1,4 +1,4 @@
-"""Centre and curvature of a linear model's posterior, from which chains begin.
+"""Centre and curvature of a linear model's posterior, from which chains begin, and its walls.
 
 Newton's method or L-BFGS finds the maximum, and fixed-point steps the Gaussian approximation.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -17,18 +18,23 @@ from .._linalg import inverse_root, less_outer
 from .._past import Past
 from .._protocol import Anchor
 from ..designs.blocks import summed_over_blocks
-from ..tuning.gaussian import Fitted
+from ..tuning.gaussian import CurvedModel, Fitted
 from .coefficient_priors import CoefficientPrior, JoinedPriors
 from .group_priors import GroupedCoefficients
-from .margins import WalledModel
 from .sampled_scale import SampledScale
 
 MAX_FIXED_POINT_STEPS = 15
 MAX_SETTLING = 10
+#: what sds are divided by at least
+SMALLEST = np.finfo(float).tiny
 
 
-class CentredModel(WalledModel):
-    """Base class of :class:`LinearModel`: its centre and curvature, from what that defines."""
+class CentredModel(CurvedModel):
+    """Base class of :class:`LinearModel`: its centre, curvature and walls, from what that defines.
+
+    Rows have walls at known distances, in units of their predictors, as those of classes and of
+    counts have.
+    """
 
     coefficient_prior: CoefficientPrior | GroupedCoefficients
     prior: CoefficientPrior | JoinedPriors
@@ -55,6 +61,21 @@ class CentredModel(WalledModel):
 
     def _prior_potential(self, theta: Array, sd: Array) -> tuple[float, Array]:
         """-log p(theta), averaged over N(theta, sd^2), and its gradient."""
+        raise NotImplementedError
+
+    def _margins(self, center: Array, data: Data) -> tuple[Array, Any] | None:
+        """How far (rows,) the centre is before each row's wall, and what the walls' directions are.
+
+        The second is for the two methods below.
+        """
+        raise NotImplementedError
+
+    def _sds_of_margins(self, root: Array, walls: Any, data: Data) -> Array:
+        """Sds (rows,) of the margins for theta ~ N(., root root')."""
+        raise NotImplementedError
+
+    def _largest_moves(self, directions: Array, walls: Any, data: Data) -> Array:
+        """By how much (rows,) ``directions`` (n_parameters, m) move the margins at the most."""
         raise NotImplementedError
 
     def _potential(self, theta: Array, data: Data, sd: Array) -> tuple[float, Array]:
@@ -237,3 +258,23 @@ class CentredModel(WalledModel):
                 break  # no descent left within rounding
             theta, value, gradient = trial, new_value, new_gradient
         return theta, hessian
+
+    # walls ----------------------------------------------------------------------------------------
+
+    def walls(self, center: Array, root: Array, data: Data) -> tuple[Array, Array] | None:
+        found = self._margins(center, data)
+        if found is None:
+            return None
+        margin, walls = found
+        sd = self._sds_of_margins(root, walls, data)
+        certain = np.where(margin > 0.0, margin, np.inf)
+        # of a row of weight 1: a weight of two must mean the same as two rows
+        return certain / np.maximum(sd, SMALLEST), data.scale * sd
+
+    def wall_correlations(self, center: Array, root: Array, data: Data) -> Array:
+        found = self._margins(center, data)
+        assert found is not None
+        sds = np.sqrt(np.square(root).sum(1))
+        scaled = root @ (root / np.maximum(sds, SMALLEST)[:, None]).T
+        largest = self._largest_moves(scaled, found[1], data)
+        return largest / np.maximum(self._sds_of_margins(root, found[1], data), SMALLEST)
