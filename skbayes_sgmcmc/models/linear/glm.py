@@ -23,11 +23,9 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from ..._arrays import Array
-from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
 from ..._draws.storage import decode, encode
 from ..._limits import LIMITS
-from ..._metric import State
 from ...priors.factorised import Prior
 from .._protocol import Anchor, LinearRows
 from .._quadrature import Rule, gauss, product, third_degree
@@ -148,11 +146,6 @@ class GLMModel(LinearModel):
 
     # gradients ------------------------------------------------------------------------------------
 
-    def _coefficients(self, theta: Tensor) -> Tensor:
-        """Coefficients (chains, columns) of one target, else (chains, columns, k)."""
-        used = theta[:, : self.n_used]
-        return used if self.k == 1 else used.reshape(len(theta), -1, self.k)
-
     def _predictors(self, theta: Tensor, batch: Batch) -> Tensor:
         """f (chains, rows, k)."""
         f = batch.fields["x"].logits(self._coefficients(theta))
@@ -179,38 +172,9 @@ class GLMModel(LinearModel):
         by_f = by_f - control[..., 0]
         return by_f, None if by_own is None else by_own - control[..., 1:].mT.flatten(-2)
 
-    def likelihood_gradient(
-        self,
-        theta: Tensor,
-        batch: Batch,
-        state: State,
-        rng: ChainRandom,
-        *,
-        out: Tensor,
-        scale: float,
-    ) -> dict[str, Tensor]:
-        r, own = self._slopes(theta, batch)
-        if isinstance(batch.weight, Tensor):
-            weight = batch.weight.unsqueeze(-1)
-            r, own = r * weight, None if own is None else own * weight
-        r = r[..., 0] if self.k == 1 else r
-        if self.k == 1 and out.shape[1] == self.n_used:
-            batch.fields["x"].accumulate(out, r, scale)
-            return {}
-        gradient = torch.zeros_like(self._coefficients(theta))
-        batch.fields["x"].accumulate(gradient, r, scale)
-        out[:, : self.n_used].add_(gradient.flatten(1))
-        if own is not None:
-            out[:, self.n_linear :].add_(own.sum(1), alpha=scale)
-        return {}
-
-    def scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        x = batch.fields["x"].dense()
-        r, own = self._slopes(theta, batch)
-        found = self._padded(-torch.einsum("nd,nk->ndk", x, r[0]).flatten(1))
-        if own is not None:
-            found[:, self.n_linear :] = -own[0]
-        return found
+    def _residuals(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        by_f, by_own = self._slopes(theta, batch)
+        return by_f[..., 0] if self.k == 1 else by_f, by_own
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         f = self._predictors(theta, batch)

@@ -22,10 +22,8 @@ from scipy.special import expit, log_softmax, softmax
 from torch import Tensor
 
 from ..._arrays import Array
-from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Batch, Data
 from ..._draws.storage import decode, encode
-from ..._metric import State
 from ...priors.factorised import Prior
 from .._constants import Constant
 from .._protocol import Anchor, LinearRows
@@ -90,31 +88,12 @@ class LogisticModel(LinearModel):
 
     # gradients ------------------------------------------------------------------------------------
 
-    def likelihood_gradient(
-        self,
-        theta: Tensor,
-        batch: Batch,
-        state: State,
-        rng: ChainRandom,
-        *,
-        out: Tensor,
-        scale: float,
-    ) -> dict[str, Tensor]:
-        w = self._coefficients(theta)
-        r = self._residual(batch.fields["x"].logits(w), batch)
-        if isinstance(batch.weight, Tensor):
-            r = r * (batch.weight if self.k == 1 else batch.weight.unsqueeze(-1))
-        if self.k == 1 and out.shape[1] == self.n_used:
-            batch.fields["x"].accumulate(out, r, scale)
-        else:
-            gradient = torch.zeros_like(w)
-            batch.fields["x"].accumulate(gradient, r, scale)
-            out.add_(self._pull_back(gradient))
-        return {}
+    def _residuals(self, theta: Tensor, batch: Batch) -> tuple[Tensor, None]:
+        return self._residual(
+            batch.fields["x"].logits(self._coefficients(theta)), batch.fields
+        ), None
 
-    def _residual(self, z: Tensor, batch: Batch) -> Tensor:
-        """d(-log p)/dz for each row and class, minus its control variate if the batch has one."""
-        fields = batch.fields
+    def _residual(self, z: Tensor, fields: dict[str, Any]) -> Tensor:
         if self.k > 1:
             p = elementwise_softmax(z)
         else:
@@ -130,13 +109,6 @@ class LogisticModel(LinearModel):
             p.addcmul_(moved, fields["anchor_slope"], value=-1.0)
         return p
 
-    def scores(self, theta: Tensor, batch: Batch) -> Tensor:
-        x = batch.fields["x"].dense()
-        r = self._residual(batch.fields["x"].logits(self._coefficients(theta)), batch)[0]
-        if self.k == 1:
-            return self._pull_back(-r[:, None] * x)
-        return self._pull_back(-torch.einsum("nd,nk->ndk", x, r))
-
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
         z = batch.fields["x"].logits(self._coefficients(theta))
         if self.k == 1:
@@ -146,24 +118,18 @@ class LogisticModel(LinearModel):
     # theta <-> coefficients (chains, columns), or (chains, columns, classes) for more than two ----
 
     def _coefficients(self, theta: Tensor) -> Tensor:
-        theta = theta[:, : self.n_used]
-        if self.k == 1:
-            return theta
-        chains = theta.shape[0]
-        if not self.fit_intercept:
-            return theta.reshape(chains, -1, self.k)
-        split = self.n_features * self.k
+        if self.k == 1 or not self.fit_intercept:
+            return super()._coefficients(theta)
+        chains, split, theta = len(theta), self.n_features * self.k, theta[:, : self.n_used]
         w = theta[:, :split].reshape(chains, self.n_features, self.k)
         b = theta[:, split:] @ self._basis.like(theta).t()
         return torch.cat([w, b[:, None]], 1)
 
     def _pull_back(self, gradient: Tensor) -> Tensor:
-        """Gradient in theta, from the gradient (leading, columns, classes) in the coefficients."""
-        n = len(gradient)
         if self.k > 1 and self.fit_intercept:
             b = gradient[:, -1] @ self._basis.like(gradient)
-            gradient = torch.cat([gradient[:, :-1].reshape(n, -1), b], 1)
-        return self._padded(gradient.reshape(n, -1))
+            gradient = torch.cat([gradient[:, :-1].flatten(1), b], 1)
+        return super()._pull_back(gradient)
 
     def unpack(self, draws: Array) -> dict[str, Array]:
         """Arrays "coef" (..., k, n_features) and "intercept" (..., k)."""
@@ -204,11 +170,6 @@ class LogisticModel(LinearModel):
         else:
             losses, p = -log_softmax(z, axis=1) * y, softmax(z, axis=1)
         return float(np.sum(self._weights(data) * losses)), self._sum_of_scores(p - y, data)
-
-    @summed_over_blocks
-    def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        _, p, slope = self._expected(theta, root, data)
-        return self._sum_of_scores(p - self._labels(data), data), self._gram(p, slope, data)
 
     def averages(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Anchor | None]:
         anchor = self.anchor(theta, data, root)

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
-from ..._data.minibatch import Data
+from ..._data.minibatch import Batch, Data
 from ..._draws.storage import decode, encode
 from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.factorised import Normal, Prior
 from .._linalg import few_directions
 from .._past import Past
-from .._protocol import Anchor, LinearRows
+from .._protocol import LinearRows
 from ..designs.blocks import joined_over_blocks
 from ..designs.design import DenseDesign, Design, SparseDesign, make_design
 from ..likelihoods.slopes import Compiled
@@ -267,18 +267,62 @@ class LinearModel(CentredModel):
     def _padded_square(self, matrix: Array) -> Array:
         return np.pad(matrix, (0, self.n_others)) if self.n_others else np.asarray(matrix)
 
+    # gradients of rows ----------------------------------------------------------------------------
+
+    def _coefficients(self, theta: Tensor) -> Tensor:
+        """Coefficients (chains, columns), or (chains, columns, k) for k predictors."""
+        used = theta[:, : self.n_used]
+        return used if self.k == 1 else used.reshape(len(theta), -1, self.k)
+
+    def _pull_back(self, gradient: Tensor) -> Tensor:
+        """Gradient in theta, from the gradient in the coefficients."""
+        return self._padded(gradient.flatten(1))
+
+    def _residuals(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """d(-log p) in predictors (chains, rows) or (chains, rows, k), and in own parameters.
+
+        If the batch has control variates, they are subtracted.
+        """
+        raise NotImplementedError
+
+    def likelihood_gradient(
+        self,
+        theta: Tensor,
+        batch: Batch,
+        state: State,
+        rng: ChainRandom,
+        *,
+        out: Tensor,
+        scale: float,
+    ) -> dict[str, Tensor]:
+        (r, own), design = self._residuals(theta, batch), batch.fields["x"]
+        if isinstance(batch.weight, Tensor):
+            weight = batch.weight.unsqueeze(-1)
+            r = r * (batch.weight if self.k == 1 else weight)
+            own = None if own is None else own * weight
+        if self.k == 1 and out.shape[1] == self.n_used:
+            design.accumulate(out, r, scale)
+            return {}
+        gradient = torch.zeros_like(self._coefficients(theta))
+        design.accumulate(gradient, r, scale)
+        out.add_(self._pull_back(gradient))
+        if own is not None:
+            out[:, self.n_linear :].add_(own.sum(1), alpha=scale)
+        return {}
+
+    def scores(self, theta: Tensor, batch: Batch) -> Tensor:
+        x, (r, own) = batch.fields["x"].dense(), self._residuals(theta, batch)
+        each = r[0][:, None] * x if self.k == 1 else torch.einsum("nd,nk->ndk", x, r[0])
+        found = self._pull_back(-each)
+        if own is not None:
+            found[:, self.n_linear :] = -own[0]
+        return found
+
     # likelihood, over all rows in float64 ---------------------------------------------------------
 
     def hessian(self, theta: Array, data: Data) -> Array:
         """Hessian of -log likelihood over all rows, (n_parameters, n_parameters)."""
         raise NotImplementedError
-
-    def expected_curvature(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array]:
-        """Gradient and Hessian of -log likelihood, averaged over theta + root N(0, I)."""
-        raise NotImplementedError
-
-    def averages(self, theta: Array, root: Array, data: Data) -> tuple[Array, Array, Anchor | None]:
-        return *self.expected_curvature(theta, root, data), None
 
     def _weights(self, data: Data) -> Array | float:
         held = 1.0 if data.weight is None else data.weight.double().cpu().numpy()[:, None]
