@@ -26,13 +26,14 @@ V_0 = 0.1
 
 def model_of(adaptation="sa", compiled=False, prior=None, likelihood=None, gain=None):
     """A network with two sparse blocks and one that is not."""
-    return SparseNetworkModel(
+    model = SparseNetworkModel(
         MLP((3, 4, 2), "tanh"), likelihood or LatentGaussian(2), Normal(), 1.0,
         spike_slab=(prior or SpikeSlab()).set_params(
             adaptation=adaptation, gain=gain or Constant(0.1)
         ),
-        sparse_blocks=("weight_1", "weight_2"), compiled=compiled,
+        sparse_blocks=("weight_1", "weight_2"),
     )  # fmt: skip
+    return model.with_kernel("spike_slab") if compiled else model
 
 
 def bound(model, dtype):
@@ -98,10 +99,10 @@ def test_compiled_latents_serve_every_sampler(sampler):
 def linear_model(classes, compiled):
     network = ReferenceClass(MLP((7, 1), "relu")) if classes else MLP((7, 1), "relu")
     likelihood = Categorical() if classes else LatentGaussian(1)
-    return SparseNetworkModel(
-        network, likelihood, Normal(), 1.0, spike_slab=SpikeSlab(), sparse_blocks=("weight_1",),
-        compiled=compiled,
-    )  # fmt: skip
+    model = SparseNetworkModel(
+        network, likelihood, Normal(), 1.0, spike_slab=SpikeSlab(), sparse_blocks=("weight_1",)
+    )
+    return model.with_kernel("spike_slab") if compiled else model
 
 
 def rows_gradient(model, dtype, weighted, shared, sparse=False):
@@ -171,9 +172,9 @@ def test_only_one_plain_linear_function_has_a_compiled_gradient():
     model = linear_model(False, compiled=True)
     rounded = SparseNetworkModel(
         model.network, model.likelihood, Normal(), 1.0, spike_slab=SpikeSlab(),
-        sparse_blocks=("weight_1",), compiled=True, precision="bfloat16",
+        sparse_blocks=("weight_1",), precision="bfloat16",
     )  # fmt: skip
-    assert not rounded.compiles_rows
+    assert not rounded.with_kernel("spike_slab").compiles_rows
 
 
 @cases("n", [1, 511, 512, 1300])
@@ -330,8 +331,8 @@ def test_with_a_known_noise_rows_do_not_know_sigma(compiled):
     known = SparseNetworkModel(
         MLP((7, 1), "relu"), Gaussian(1, np.array([noise])), Normal(), 1.0,
         spike_slab=SpikeSlab(learn_sigma=True, adaptation="em"), sparse_blocks=("weight_1",),
-        compiled=compiled,
     )  # fmt: skip
+    known = known.with_kernel("spike_slab") if compiled else known
     out, aux = rows_gradient(known, torch.float64, weighted=True, shared=False)
     inferred, _ = rows_gradient(model, torch.float64, weighted=True, shared=False)
     # the first chain has sigma = 0.5 there: slopes are residuals over its square

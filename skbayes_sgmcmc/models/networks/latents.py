@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,11 +43,6 @@ class Latents:
     n_outputs : int, default=0
         Number of outputs of a regression, where sigma is the standard deviation of the noise. 0
         means that sigma is not the noise.
-    n_data : float, default=0.0
-        N, which enters the conditional distribution of sigma if sigma is the noise.
-    compiled : bool, default=False
-        Whether functions compiled by numba update the latent variables and compute the gradient, on
-        a CPU.
 
     Notes
     -----
@@ -55,22 +51,17 @@ class Latents:
     delta itself could underflow).
     """
 
-    def __init__(
-        self,
-        prior: SpikeSlab,
-        blocks: Blocks,
-        *,
-        learn_sigma: bool,
-        n_outputs: int = 0,
-        n_data: float = 0.0,
-        compiled: bool = False,
-    ):
+    #: N, which enters the conditional distribution of sigma if sigma is the noise
+    n_data = 0.0
+    #: whether functions compiled by numba update the latent variables and compute the gradient, on
+    #: a CPU
+    compiled = False
+
+    def __init__(self, prior: SpikeSlab, blocks: Blocks, *, learn_sigma: bool, n_outputs: int = 0):
         self.prior = prior
         self.blocks = blocks
         self.learn_sigma = learn_sigma
         self.n_outputs = n_outputs
-        self.n_data = n_data
-        self.compiled = compiled
         self.gains = prior.gains()
         #: number of steps from one draw of the latent variables to the next
         self.every = SELDOM if blocks.n > LIMITS.many_latents else 1
@@ -85,17 +76,11 @@ class Latents:
         self._gains: tuple[int, list[float]] = (-1, [])
         self._views: Any = None
 
-    def _with(self, **changes: Any) -> Latents:
-        names = ("prior", "blocks", "learn_sigma", "n_outputs", "n_data", "compiled")
-        return Latents(**{name: getattr(self, name) for name in names} | changes)
-
-    def for_data(self, prior: SpikeSlab, n_data: float) -> Latents:
-        """A copy for N data, with the prior for these data."""
-        return self._with(prior=prior, n_data=n_data)
-
-    def with_kernel(self) -> Latents:
-        """A copy that uses compiled functions."""
-        return self._with(compiled=True)
+    def changed(self, **changes: Any) -> Latents:
+        """A copy with other attributes: for N data, with the prior for these, or compiled."""
+        found = copy.copy(self)
+        vars(found).update(changes)
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_views": None}

@@ -36,8 +36,7 @@ NO_WEIGHTS = np.empty((0, 0))
 class SparseNetworkModel(PrunedNetworkModel):
     """A network with a :class:`SpikeSlab` prior on its sparse blocks; others have another prior.
 
-    Other arguments are those of :class:`PrunedNetworkModel`. ``compiled`` says that functions of
-    numba update the latent variables and compute the gradient, on a CPU.
+    Other arguments are those of :class:`PrunedNetworkModel`.
 
     The state of a chain has the entries of :class:`Latents`, and ``zeros``. :meth:`bound` returns
     the model for given data, on which the width of the spike and the conditional distribution of
@@ -49,12 +48,7 @@ class SparseNetworkModel(PrunedNetworkModel):
     kernels = ("spike_slab",)
 
     def __init__(
-        self,
-        *parts: Any,
-        spike_slab: SpikeSlab,
-        sparse_blocks: Sequence[str],
-        compiled: bool = False,
-        **options: Any,
+        self, *parts: Any, spike_slab: SpikeSlab, sparse_blocks: Sequence[str], **options: Any
     ):
         super().__init__(*parts, **options)
         self.smooth = False
@@ -64,7 +58,6 @@ class SparseNetworkModel(PrunedNetworkModel):
             Blocks(sparse_blocks, self.places()),
             learn_sigma=noise if isinstance(learn, str) else learn,
             n_outputs=self.likelihood.n_outputs if noise else 0,
-            compiled=compiled,
         )
         for part in self.latents.blocks.slices:
             self.rates[part] = 0.0  # the sparse blocks do not have the prior of the other blocks
@@ -75,10 +68,11 @@ class SparseNetworkModel(PrunedNetworkModel):
         """The prior of the sparse blocks."""
         return self.latents.prior
 
-    def _with(self, latents: Latents) -> Self:
+    def _with(self, **changes: Any) -> Self:
+        """A copy with other attributes of the latent variables."""
         model = copy.copy(self)
         vars(model).pop("compiles_rows", None)
-        model.latents = latents
+        model.latents = self.latents.changed(**changes)
         return model
 
     def bound(self, data: Data) -> Self:
@@ -88,8 +82,7 @@ class SparseNetworkModel(PrunedNetworkModel):
             if not self.likelihood.latent_noise:
                 noise = self.likelihood.noise_of_targets(*_targets(data)) / self.spike_slab.sigma
             standard_error = noise / math.sqrt(data.held)
-        prior = self.spike_slab.for_data(standard_error)
-        return self._with(self.latents.for_data(prior, data.total))
+        return self._with(prior=self.spike_slab.for_data(standard_error), n_data=data.total)
 
     @property
     def tuning(self) -> Tuning:
@@ -100,7 +93,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         return n_steps * (LIMITS.latent_numbers + self.latents.blocks.n) >= LIMITS.worth_latents
 
     def with_kernel(self, name: str) -> Self:
-        return self._with(self.latents.with_kernel())
+        return self._with(compiled=True)
 
     def init_state(self, theta: Tensor) -> State:
         return super().init_state(theta) | self.latents.init_state(theta)
