@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -31,6 +31,7 @@ from ..._data.chain_random import ChainRandom
 from ..._data.minibatch import Data
 from ..._exceptions import SamplingError, more
 from ..._metric import Conditionals, State
+from .._constants import Constant
 from ..likelihoods.base import TYPICAL_NOISE, Gaussian
 
 if TYPE_CHECKING:
@@ -91,22 +92,24 @@ class NormalConditionals(Conditionals):
         values, vectors = scipy.linalg.eigh(scaled)
         # signs, which mirror the draws, are chosen here; LAPACK's depend on the last bits
         vectors = vectors * np.where(np.cos(np.arange(p)) @ vectors < 0.0, -1.0, 1.0)
-        self.n, self.mean_x, self.mean_y = n, mean_x, mean_y
-        #: coefficients of a position z in the eigenbasis
-        self.basis = prior.normal[:, None] * vectors
+        self.n = n
+        # coefficients of a position z in the eigenbasis
+        basis = prior.normal[:, None] * vectors
         # the data say nothing of directions with an eigenvalue that is rounding
         known = values > 1e-13 * max(float(values[-1]), np.finfo(float).tiny)
         self.values = np.where(known, values, 0.0)
-        self.moments = np.where(known[:, None], self.basis.T @ moments, 0.0)
+        moments = np.where(known[:, None], basis.T @ moments, 0.0)
         # squares of residuals come from the rows: differences of sums would round to noise
         safe = np.where(known, values, 1.0)[:, None]
-        exact = self.basis @ (self.moments / safe)
+        exact = basis @ (moments / safe)
         fitted = design.times(np.vstack([exact, np.zeros((design.shape[1] - p, self.k))]))
         away = y - mean_y - (fitted - mean_x @ exact)
-        self.residual = weight @ (away * away)
-        self._kept: tuple[Any, tuple[Tensor, ...]] | None = None
-        #: squares that each direction of the eigenbasis explains, (features, k)
-        self.explained = self.moments**2 / safe
+        #: eigenvalues, squares that each direction of the eigenbasis explains (features, k), those
+        #: that none does
+        squares = self.values[:, None], moments**2 / safe, weight @ (away * away)
+        self._squares = tuple(map(Constant, squares))
+        #: what else draws need: moments, basis, means
+        self._places = tuple(map(Constant, (moments, basis, mean_x, mean_y)))
 
     # densities of log sigma and log tau -----------------------------------------------------------
 
@@ -114,7 +117,7 @@ class NormalConditionals(Conditionals):
         """Of points (points, n_free), up to a constant, with the coefficients integrated out."""
         own = self._own(free)
         log_sd, log_tau = self._logarithms(free)
-        values, explained, residual = self._tensors(free)[:3]
+        values, explained, residual = (each.like(free) for each in self._squares)
         variance = torch.exp(2.0 * log_sd)[:, None]
         shrunk = variance * torch.exp(log_tau)[:, None]  # (points, 1, k)
         precision = values + shrunk
@@ -141,18 +144,6 @@ class NormalConditionals(Conditionals):
         else:
             log_sd = free[:, : self.k] + math.log(TYPICAL_NOISE)
         return log_sd, free.new_zeros(1, 1) if self.precision is None else free[:, -1:]
-
-    def _tensors(self, like: Tensor) -> tuple[Tensor, ...]:
-        """What draws need: values (features, 1), explained, residual, moments, basis, means."""
-        key = (like.dtype, like.device)
-        kept = self._kept  # read once: chains in other threads replace it
-        if kept is None or kept[0] != key:
-            arrays = (
-                *(self.values[:, None], self.explained, self.residual, self.moments),
-                *(self.basis, self.mean_x, self.mean_y),
-            )
-            kept = self._kept = (key, tuple(torch.from_numpy(each).to(like) for each in arrays))
-        return kept[1]
 
     @cached_property
     def _proposal(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -289,7 +280,8 @@ class NormalConditionals(Conditionals):
         own = self._own(free)
         p, n = self.n_features, self.n_features * self.k
         log_sd, log_tau = self._logarithms(free)
-        values, _, _, moments, basis, mean_x, mean_y = self._tensors(xi)
+        values = self._squares[0].like(xi)
+        moments, basis, mean_x, mean_y = (each.like(xi) for each in self._places)
         sd = torch.exp(log_sd)[:, None]
         precision = values + sd * sd * torch.exp(log_tau)[:, None]
         noise = xi[:, :n].view(-1, p, self.k) * (sd * math.sqrt(temperature))
