@@ -207,14 +207,9 @@ class TopicModel(
         return 1.0 / self._n_topics() if given is None else float(given)
 
     def _parametrization(self, X: Any) -> Any:
-        from ..models.topics.parametrizations import (
-            PARAMETRIZATIONS,
-            GammaTopics,
-            NormalTopics,
-            TopicPrior,
-        )
+        from ..models.topics.parametrizations import PARAMETRIZATIONS, GammaTopics, NormalTopics
 
-        prior: TopicPrior = GammaTopics(self._beta())
+        prior: Any = GammaTopics(self._beta())
         if self.prior == "normal":
             prior = NormalTopics(self.prior_mean, self.prior_scale)
         return PARAMETRIZATIONS[self.parametrization](self._n_topics(), X.shape[1], prior)

@@ -7,6 +7,8 @@ phi to the gradient in theta. Positions theta (chains, words * topics) are viewe
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,9 +23,12 @@ LEAST = 1e-30
 
 
 class Parametrization:
-    """Base class of parametrisations of K topics over V words, with a prior of each topic."""
+    """Base class of parametrisations of K topics over V words, with a prior of each topic.
 
-    def __init__(self, n_topics: int, n_words: int, prior: TopicPrior):
+    This is a :class:`GammaTopics` or, for natural parameters, a :class:`NormalTopics`.
+    """
+
+    def __init__(self, n_topics: int, n_words: int, prior: Any):
         self.n_topics = n_topics
         self.n_words = n_words
         self.prior = prior
@@ -52,7 +57,7 @@ class Parametrization:
         return self._from_log(np.log(share)[:, None] + noise).reshape(-1)
 
     def _from_log(self, log_topics: Array) -> Array:
-        return log_topics + self.prior.log_total(self.n_words)
+        return np.asarray(log_topics + self.prior.log_total(self.n_words))
 
     def draws(self, draws: Array) -> Array:
         """Topics (..., topics, words) for parameters (..., words * topics)."""
@@ -118,36 +123,12 @@ class ExpandedMean(Parametrization):
         return np.exp(super()._from_log(log_topics))
 
 
-class TopicPrior:
-    """Base class of priors of a topic's parameters, which are the same for every word."""
+class NormalTopics:
+    """Prior theta ~ N(mean, sd^2) of a topic's natural parameters, the same for every word.
 
-    concentration: float = 1.0
-
-    def natural_gradient(self, theta: Tensor, out: Tensor) -> None:
-        """Write grad(-log p(theta)), for natural parameters, to ``out``."""
-        raise NotImplementedError
-
-    def log_total(self, n_words: int) -> float:
-        """Approximate logarithm of the sum of e^theta over the words of a topic."""
-        raise NotImplementedError
-
-
-class GammaTopics(TopicPrior):
-    r"""Prior e^theta ~ Gamma(concentration, 1); the topic is then Dirichlet(concentration)."""
-
-    def __init__(self, concentration: float):
-        self.concentration = concentration
-
-    def natural_gradient(self, theta: Tensor, out: Tensor) -> None:
-        torch.exp(theta, out=out)
-        out.sub_(self.concentration)
-
-    def log_total(self, n_words: int) -> float:
-        return float(np.log(self.concentration * n_words))
-
-
-class NormalTopics(TopicPrior):
-    """Prior theta ~ N(mean, sd^2), for natural parameters only."""
+    ``natural_gradient`` writes grad(-log p(theta)) to ``out``, and ``log_total`` is about the
+    logarithm of the sum of e^theta over the words of a topic.
+    """
 
     def __init__(self, mean: float, sd: float):
         self.mean = mean
@@ -159,6 +140,20 @@ class NormalTopics(TopicPrior):
 
     def log_total(self, n_words: int) -> float:
         return float(np.log(n_words) + self.mean + 0.5 * self.sd**2)
+
+
+class GammaTopics:
+    r"""Prior e^theta ~ Gamma(concentration, 1); the topic is then Dirichlet(concentration)."""
+
+    def __init__(self, concentration: float):
+        self.concentration = concentration
+
+    def natural_gradient(self, theta: Tensor, out: Tensor) -> None:
+        torch.exp(theta, out=out)
+        out.sub_(self.concentration)
+
+    def log_total(self, n_words: int) -> float:
+        return float(np.log(self.concentration * n_words))
 
 
 PARAMETRIZATIONS: dict[str, type[Parametrization]] = {
