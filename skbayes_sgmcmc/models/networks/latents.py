@@ -27,6 +27,8 @@ PROPOSAL_WIDTH = 1.5
 #: little, and a draw takes as long as a third of a step (docs/project/performance.md)
 SELDOM = 4
 TINY = float(np.finfo(np.float64).tiny)
+#: names of the latent variables in the state of a chain
+LATENTS = ("rho", "slab", "sigma", "logit_delta")
 
 
 class Latents:
@@ -74,16 +76,12 @@ class Latents:
         self._delta_counts = counts[1][learned] - 1.0, (counts[0] + counts[2])[learned] - 1.0
         self._drawn_counts = counts[1][learned], (counts[0] + counts[2])[learned]
         self._gains: tuple[int, list[float]] = (-1, [])
-        self._views: Any = None
 
     def changed(self, **changes: Any) -> Latents:
         """A copy with other attributes: for N data, with the prior for these, or compiled."""
         found = copy.copy(self)
         vars(found).update(changes)
         return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_views": None}
 
     # state ----------------------------------------------------------------------------------------
 
@@ -118,11 +116,8 @@ class Latents:
 
     def arrays(self, state: State) -> tuple[Array, Array, Array, Array]:
         """The latent variables as arrays for the kernels, which share the memory of the state."""
-        kept = self._views
-        if kept is None or kept[0] is not state["rho"] or kept[1] is not state["sigma"]:
-            arrays = tuple(state[name].numpy() for name in ("rho", "slab", "sigma", "logit_delta"))
-            kept = self._views = (state["rho"], state["sigma"], arrays)
-        return kept[2]
+        rho, slab, sigma, logit_delta = (state[name].numpy() for name in LATENTS)
+        return rho, slab, sigma, logit_delta
 
     # moves ----------------------------------------------------------------------------------------
 
