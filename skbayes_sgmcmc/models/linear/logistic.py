@@ -294,7 +294,7 @@ class LogisticModel(LinearModel):
         """
         design, weight = data.fields["x"], self._weights(data) * slope
         if self.k == 1:
-            return self._padded_square(design.gram(weight[:, 0]))
+            return np.pad(design.gram(weight[:, 0]), (0, self.n_others))
         columns = design.shape[1]
         full = np.empty((columns, self.k, columns, self.k))
         for a in range(self.k):
@@ -304,7 +304,7 @@ class LogisticModel(LinearModel):
                 full[:, b, :, a] = full[:, a, :, b].T
         square = full.reshape(columns * self.k, columns * self.k)
         embed = self._embedding()
-        return self._padded_square(embed.T @ square @ embed)
+        return np.pad(embed.T @ square @ embed, (0, self.n_others))
 
     def _embedding(self) -> Array:
         split = self.n_features * self.k

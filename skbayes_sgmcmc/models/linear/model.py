@@ -264,9 +264,6 @@ class LinearModel(CentredModel):
         """Vectors (leading, n_used), followed by zeros for the other parameters."""
         return torch.nn.functional.pad(vectors, (0, self.n_others)) if self.n_others else vectors
 
-    def _padded_square(self, matrix: Array) -> Array:
-        return np.pad(matrix, (0, self.n_others)) if self.n_others else np.asarray(matrix)
-
     # gradients of rows ----------------------------------------------------------------------------
 
     def _coefficients(self, theta: Tensor) -> Tensor:

@@ -129,11 +129,6 @@ class RotatedModel(LinearModel):
         """Whether the features should be in units of their typical standard deviation."""
         return False
 
-    @property
-    def _turned(self) -> bool:
-        """Whether the features are rotated."""
-        return self.coordinates is not None and self.coordinates.axes is not None
-
     def _in_coordinates(self, x: Array) -> Array:
         """Features in the coordinates of the model."""
         return x if self.coordinates is None else self.coordinates.of_rows(x)
@@ -160,7 +155,9 @@ class RotatedLogisticModel(RotatedModel, LogisticModel):
 
     @property
     def _turned_classes(self) -> bool:
-        return self._turned and self.k > 1
+        """Whether the classes are rotated, because the features are."""
+        turned = self.coordinates is not None and self.coordinates.axes is not None
+        return turned and self.k > 1
 
     def _coefficients(self, theta: Tensor) -> Tensor:
         w = super()._coefficients(theta)
