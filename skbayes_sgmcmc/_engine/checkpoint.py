@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from .._arrays import Array
+from .._data.ranks import ALONE, Ranks
 from .._draws.storage import PROBE
 from .._exceptions import CheckpointError, more, warn
 from .._limits import LIMITS
@@ -34,7 +35,8 @@ class Checkpoint:
     It is replaced atomically at every write, and is kept after the run; a symbolic link is
     followed. Only a file with the same ``fingerprint``, a digest of data and parameters, written by
     the same versions of packages, is resumed. So must be its ``probe``: values, by name, of
-    schedules and of the functions of the model and the sampler at fixed positions.
+    schedules and of the functions of the model and the sampler at fixed positions. Of ``ranks``
+    that share the run, the first reads and writes it for all.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Checkpoint:
         path: str | os.PathLike[str],
         fingerprint: str,
         probe: dict[str, Array],
+        ranks: Ranks = ALONE,
     ):
         self.path = Path(path).resolve()
         self.fingerprint = fingerprint
         self.probe = probe
+        self.ranks = ranks
         #: arrays of the state, and draws and weights, which fill up
         self._latest: tuple[dict[str, Array], Array, Array] | None = None
         self._next = time.monotonic() + LIMITS.write_seconds
@@ -60,6 +64,8 @@ class Checkpoint:
 
     def save_snapshot(self) -> bool:
         """Write the latest remembered state, if there is one; whether there is a file then."""
+        if self.ranks.rank > 0:
+            return True
         if self._latest is not None:
             self._write(*self._latest)
         return self.path.exists()
@@ -89,7 +95,7 @@ class Checkpoint:
             The file is damaged or belongs to another fit. It is left unchanged.
         """
         precision = torch.finfo(chains.phi.dtype).eps
-        arrays = self.read(precision)
+        arrays = self.ranks.by_first(lambda: self.read(precision))
         if arrays is not None:
             _restore(chains, arrays)
         return arrays is not None
