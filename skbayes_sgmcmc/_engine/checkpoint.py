@@ -75,7 +75,7 @@ class Checkpoint:
         kept = int(state["kept"])
         arrays = state | {"draws": draws[:, :kept], "weights": weights[:kept]}
         try:
-            write_atomically(self.path, arrays | {"digest": _digest(arrays)})
+            write_atomically(self.path, arrays | {"digest": np.array(fingerprint(arrays))})
         except OSError as error:
             # the draws are safe in memory, so a failed write must not end the fit
             warn(
@@ -128,7 +128,7 @@ class Checkpoint:
             others = _other_versions(json.loads(str(arrays["versions"])))
             if not others and int(arrays["format"]) != FORMAT:
                 raise ValueError(f"format {int(arrays['format'])}")
-            if not others and str(arrays.pop("digest")) != str(_digest(arrays)):
+            if not others and str(arrays.pop("digest")) != fingerprint(arrays):
                 raise ValueError("its contents are not those that were written")
         except Exception as error:  # numpy and zipfile raise all kinds of errors on other files
             raise CheckpointError(
@@ -186,11 +186,6 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
     diverged = {int(chain): step for chain, step in meta["cursor"].pop("diverged").items()}
     chains.cursor = replace(chains.cursor, **meta["cursor"], diverged=diverged)
     chains.resume()
-
-
-def _digest(arrays: dict[str, Array]) -> Array:
-    """A digest of the contents of a file."""
-    return np.array(fingerprint(arrays))
 
 
 def write_atomically(path: Path, arrays: dict[str, Any]) -> None:
