@@ -30,6 +30,7 @@ from .._validation import (
 from ..samplers import TABLE, resolve
 from ..schedules import MixingDistance, Schedule, as_schedule, number_if_constant
 from .devices import resolve_device
+from .memory import check_network_memory as check_network_memory
 
 #: the words that ``init`` may be
 STARTS = "auto", "random", "map", "gaussian"

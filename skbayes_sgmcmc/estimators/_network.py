@@ -138,7 +138,7 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
 
     @explain_full_memory(FIT_REMEDY)
     def _model(self, likelihood: Likelihood, n_outputs: int, output_gain: float) -> NetworkModel:
-        from .._engine.memory import check_network_memory
+        from .._engine.settings import check_network_memory
 
         network = self._make_network(n_outputs)
         check_network_memory(sum(map(math.prod, network.shapes.values())), self.n_chains)
