@@ -39,8 +39,6 @@ class Limits:
     #: fewest numbers, of all rows together, that become this Gaussian. It could be 2^12 for rows in
     #: random order
     stream_numbers: int = 2**17
-    #: number of rows beyond which less is stored for the odds of each
-    searched_rows: int = 2**22
 
     # What is computed at once: blocks ------------------------------------------------------------
 

@@ -325,15 +325,3 @@ def test_chains_go_on_on_another_device(way, device, given_noise):
     first, second = (("cpu", device), (device, "cpu"))[way == "back"]
     moved, stayed = (fitted("mlp", d, warm_start=True, burn_in=0) for d in (first, "cpu"))
     assert_same_draws(moved.set_params(device=second).fit(X, y), stayed.fit(X, y))
-
-
-def test_a_state_of_another_generator_is_a_seed():
-    """CUDA's generators have a state of 16 bytes; different ones give different numbers."""
-    streams = [chain_random.TorchStream(0) for _ in range(3)]
-    for stream, last in zip(streams, (1, 1, 2), strict=True):
-        stream.set_state(np.array([0] * 15 + [last], dtype=np.uint8))
-    numbers = [torch.empty(5) for _ in streams]
-    for stream, out in zip(streams, numbers, strict=True):
-        stream.normal(out)
-    assert torch.equal(numbers[0], numbers[1])
-    assert not torch.equal(numbers[0], numbers[2])

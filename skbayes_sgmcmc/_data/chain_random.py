@@ -41,11 +41,7 @@ class TorchStream:
         return np.asarray(self.generator.get_state())
 
     def set_state(self, state: Array) -> None:
-        if len(state) == len(self.get_state()):
-            self.generator.set_state(torch.from_numpy(np.array(state)))
-        else:  # of another device's generator, which cannot be continued: a seed
-            seed = np.random.SeedSequence(state.tolist()).generate_state(1, np.uint64)[0]
-            self.generator.manual_seed(int(seed) >> 1)
+        self.generator.set_state(torch.from_numpy(np.array(state)))
 
 
 class ChainRandom:

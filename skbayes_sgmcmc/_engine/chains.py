@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -126,20 +127,15 @@ class Chains:
         eta = float(self.plan.step_size.values(np.zeros(1, dtype=int), self.plan.n_steps)[0])
         self._set_scale(eta, self.plan.first_temperature)
         self._set_progress(self.cursor.step)
-        self._step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
+        self.last_step.xi = self.rng.normal(self.phi.shape[1], dtype=self.phi.dtype)
         indices = self.minibatches.indices(1, self.rng)
         self.evaluator.batch = next(self.minibatches.chunk(indices, 1, self.rng))
-        self.state = self.sampler.init_state(self.phi, self._step)
+        self.state = self.sampler.init_state(self.phi, self.last_step)
 
     def _agree(self) -> None:
         """Take the state that all processes which share the minibatches go on from."""
         parts = self.phi, *self._state.values(), *self.model_state.values()
         self.minibatches.follow_first(*parts)
-
-    @property
-    def last_step(self) -> Step:
-        """The latest step."""
-        return self._step
 
     @property
     def _state(self) -> State:
@@ -192,8 +188,10 @@ class Chains:
             kept: Tensor = self.engine.kernel(self.phi, etas, temperatures, keep, self.rng)
             return kept
         if self.engine.cell.whole_chunks:
-            self._step.temperatures = temperatures
-            found: Tensor = self.engine.integrator(self.sampler, self.phi, self._state, self._step)
+            self.last_step.temperatures = temperatures
+            found: Tensor = self.engine.integrator(
+                self.sampler, self.phi, self._state, self.last_step
+            )
             return found[:, torch.from_numpy(keep).to(found.device)]
         return None
 
@@ -205,7 +203,8 @@ class Chains:
             return self._in_blocks(first, etas, temperatures, keep)
         indices, count = self.minibatches.indices(len(etas), self.rng), len(etas)
         if self._recorder is None:
-            draw, move = self._given(indices, count), self._move
+            given = self.sampler, self.phi, self._state, self.last_step
+            draw, move = self._given(indices, count), partial(self.engine.integrator, *given)
         else:
             draw, move = self._recorder.draw, self._recorder.move
             self._recorder.begin(indices, self._chunk_length())
@@ -223,7 +222,7 @@ class Chains:
 
     def _given(self, indices: Any, count: int) -> Callable[[], None]:
         """A function that gives the chains the rows and the noise of the next of these steps."""
-        step, evaluator, uniforms = self._step, self.evaluator, None
+        step, evaluator, uniforms = self.last_step, self.evaluator, None
         if self.sampler.full_data:
             uniforms = iter(self.rng.uniform(count, dtype=self.phi.dtype).unbind(1))
         normals: Iterator[Tensor] = repeat(step.xi)
@@ -239,14 +238,11 @@ class Chains:
 
         return draw
 
-    def _move(self) -> None:
-        self.engine.integrator(self.sampler, self.phi, self._state, self._step)
-
     def _in_blocks(
         self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
     ) -> None:
         """The same with all rows, for an engine that takes several steps at once."""
-        step, count, start = self._step, len(etas), 0
+        step, count, start = self.last_step, len(etas), 0
         normals = torch.cat(list(self._normals(count)), 1)
         self.evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
         per_step = len(self.phi) * self.minibatches.size * self.target.model.row_products
@@ -285,7 +281,7 @@ class Chains:
 
     def _finish(self, k: int, keep: bool) -> None:
         """Let the model draw its latent variables after step k, and keep what it leaves."""
-        step, model, changed = self._step, self.target.model, False
+        step, model, changed = self.last_step, self.target.model, False
         if model.after_step is not None:
             given = self.phi, self.model_state, self.evaluator.aux, k, self.rng, step.temperature
             changed = model.after_step(*given)
@@ -296,13 +292,13 @@ class Chains:
 
     def _prepare(self) -> None:
         """Add to the sampler's state what the steps of a chunk need and it lacks."""
-        given = self.phi, self._state, self._step
+        given = self.phi, self._state, self.last_step
         self.sampler.prepare(*given)
         if self.engine.cell.prepare is not None:
             self.engine.cell.prepare(self.sampler, *given)
 
     def _set_scale(self, eta: float, temperature: float) -> None:
-        step, last = self._step, self.cursor.last_eta
+        step, last = self.last_step, self.cursor.last_eta
         if eta != last:
             if last > 0.0 and self.state is not None:
                 self.sampler.rescale(self.state, eta / last)
@@ -312,11 +308,11 @@ class Chains:
 
     def _set_progress(self, k: int) -> None:
         if k <= self.plan.burn_in:
-            self._step.progress = self._progress(k)
-            self._step.tuning = self.plan.auto and k < self.plan.burn_in
-            self._step.burnt_in = k
+            self.last_step.progress = self._progress(k)
+            self.last_step.tuning = self.plan.auto and k < self.plan.burn_in
+            self.last_step.burnt_in = k
             if self.target.model.anneal(self.model_state, *self._annealed(k)):
-                self._step.same_target = False
+                self.last_step.same_target = False
 
     def _progress(self, k: int) -> float:
         """The fraction of the burn-in that is finished at step k."""
@@ -422,7 +418,7 @@ class Chains:
         self.state = {name: tensor[good].contiguous() for name, tensor in self._state.items()}
         self.model_state = {name: tensor[good] for name, tensor in self.model_state.items()}
         self.rng = self.rng.select(good)
-        self._set_up(self._step)
+        self._set_up(self.last_step)
 
     # parts ----------------------------------------------------------------------------------------
 
@@ -435,7 +431,7 @@ class Chains:
             self.model_state,
             split=self.sampler.needs_likelihood_gradient,
         )
-        self._step = self._new_step(old)
+        self.last_step = self._new_step(old)
         self._recorder: Any = self.engine.recorder and self.engine.recorder(self)
 
     def _new_step(self, old: Step | None = None) -> Step:
@@ -468,7 +464,7 @@ class Chains:
     def resume(self) -> None:
         """Rebuild the working parts after a checkpoint or a warm start has set the state."""
         self._set_up()
-        self._step.eta = self.cursor.last_eta
+        self.last_step.eta = self.cursor.last_eta
         if self.cursor.step:  # the last step of a finished run is reported, though none follows
             last = np.array([self.cursor.step - 1])
             temperature = self.plan.temperature.values(last, self.plan.n_steps)

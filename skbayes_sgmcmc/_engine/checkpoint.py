@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from .._arrays import Array
+from .._data.ranks import ALONE, Ranks
 from .._draws.storage import PROBE
 from .._exceptions import CheckpointError, more, warn
 from .._limits import LIMITS
@@ -34,7 +35,8 @@ class Checkpoint:
     It is replaced atomically at every write, and is kept after the run; a symbolic link is
     followed. Only a file with the same ``fingerprint``, a digest of data and parameters, written by
     the same versions of packages, is resumed. So must be its ``probe``: values, by name, of
-    schedules and of the functions of the model and the sampler at fixed positions.
+    schedules and of the functions of the model and the sampler at fixed positions. Of ``ranks``
+    that share the run, the first reads and writes it for all.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Checkpoint:
         path: str | os.PathLike[str],
         fingerprint: str,
         probe: dict[str, Array],
+        ranks: Ranks = ALONE,
     ):
         self.path = Path(path).resolve()
         self.fingerprint = fingerprint
         self.probe = probe
+        self.ranks = ranks
         #: arrays of the state, and draws and weights, which fill up
         self._latest: tuple[dict[str, Array], Array, Array] | None = None
         self._next = time.monotonic() + LIMITS.write_seconds
@@ -60,6 +64,8 @@ class Checkpoint:
 
     def save_snapshot(self) -> bool:
         """Write the latest remembered state, if there is one; whether there is a file then."""
+        if self.ranks.rank > 0:
+            return True
         if self._latest is not None:
             self._write(*self._latest)
         return self.path.exists()
@@ -69,7 +75,7 @@ class Checkpoint:
         kept = int(state["kept"])
         arrays = state | {"draws": draws[:, :kept], "weights": weights[:kept]}
         try:
-            write_atomically(self.path, arrays | {"digest": _digest(arrays)})
+            write_atomically(self.path, arrays | {"digest": np.array(fingerprint(arrays))})
         except OSError as error:
             # the draws are safe in memory, so a failed write must not end the fit
             warn(
@@ -89,7 +95,7 @@ class Checkpoint:
             The file is damaged or belongs to another fit. It is left unchanged.
         """
         precision = torch.finfo(chains.phi.dtype).eps
-        arrays = self.read(precision)
+        arrays = self.ranks.by_first(lambda: self.read(precision))
         if arrays is not None:
             _restore(chains, arrays)
         return arrays is not None
@@ -122,7 +128,7 @@ class Checkpoint:
             others = _other_versions(json.loads(str(arrays["versions"])))
             if not others and int(arrays["format"]) != FORMAT:
                 raise ValueError(f"format {int(arrays['format'])}")
-            if not others and str(arrays.pop("digest")) != str(_digest(arrays)):
+            if not others and str(arrays.pop("digest")) != fingerprint(arrays):
                 raise ValueError("its contents are not those that were written")
         except Exception as error:  # numpy and zipfile raise all kinds of errors on other files
             raise CheckpointError(
@@ -180,11 +186,6 @@ def _restore(chains: Chains, arrays: dict[str, Array]) -> None:
     diverged = {int(chain): step for chain, step in meta["cursor"].pop("diverged").items()}
     chains.cursor = replace(chains.cursor, **meta["cursor"], diverged=diverged)
     chains.resume()
-
-
-def _digest(arrays: dict[str, Array]) -> Array:
-    """A digest of the contents of a file."""
-    return np.array(fingerprint(arrays))
 
 
 def write_atomically(path: Path, arrays: dict[str, Any]) -> None:

@@ -17,59 +17,54 @@ from .target import GRADIENTS
 
 def check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
     """Refuse a sampler that cannot sample this model at this temperature."""
+    name, kind = type(sampler).__name__, type(model).__name__
+    refused = f"sampler={name} is not allowed"
     if (sampler.full_data or not sampler.cools) and temperature == 0.0:
-        raise not_allowed(
-            f"temperature=0 is not allowed with {type(sampler).__name__}: give a positive number."
-        )
+        raise not_allowed(f"temperature=0 is not allowed with {name}: give a positive number.")
     if sampler.full_data and model.after_step is not None:
         raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
-            "its latent variables change at every step: give another sampler."
+            f"{refused} with {kind}, because its latent variables change at every step: give "
+            "another sampler."
         )
     if sampler.full_data and not has_density(model):
         raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
-            "density, only estimates of its gradient; give another sampler."
+            f"{refused}: {kind} has no density, only estimates of its gradient; give another "
+            "sampler."
         )
     if sampler.needs_potential and not has_density(model):
         raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
-            "this model has no density given its latent variables: give another sampler."
+            f"{refused} with {kind}, because this model has no density given its latent variables: "
+            "give another sampler."
         )
     if sampler.compares_gradients() and type(model).log_lik is Model.log_lik:
         raise not_allowed(
-            f"sampler={sampler!r} is not allowed with {type(model).__name__}: it compares two "
-            "gradients of the same rows, and those of this model are random estimates; give "
+            f"sampler={sampler!r} is not allowed with {kind}: it compares two gradients of the "
+            "same rows, and those of this model are random estimates; give "
             f"sampler={type(sampler)()!r}."
         )
     if sampler.compares_rows() and not model.sums_rows:
         raise not_allowed(
-            f"sampler={sampler!r} is not allowed with {type(model).__name__}: it compares the "
-            "gradients of single rows, and those of this model are no sums of these; give "
-            "gradient_variance='estimate'."
+            f"sampler={sampler!r} is not allowed with {kind}: it compares the gradients of single "
+            "rows, and those of this model are no sums of these; give gradient_variance='estimate'."
         )
     if model.n_parameters < sampler.least_parameters:
         raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed with {model.n_parameters} parameter: "
-            f"its dynamics need at least {sampler.least_parameters}, because a direction on a line "
-            "cannot turn; give another sampler, such as 'sghmc'."
+            f"{refused} with {model.n_parameters} parameter: its dynamics need at least "
+            f"{sampler.least_parameters}, because a direction on a line cannot turn; give another "
+            "sampler, such as 'sghmc'."
         )
     if model.project is not None and not (sampler.needs_metric or sampler.full_data):
         raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed with {type(model).__name__}, because "
-            "its parameters are restricted to a part of the space: give sampler='rsgld'."
+            f"{refused} with {kind}, because its parameters are restricted to a part of the space: "
+            "give sampler='rsgld'."
         )
     if sampler.needs_conditionals and not model.conjugate:
         raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
-            "conditional distributions to draw from with this likelihood and prior; give "
-            "sampler='sgld' or another one."
+            f"{refused}: {kind} has no conditional distributions to draw from with this likelihood "
+            "and prior; give sampler='sgld' or another one."
         )
     if sampler.needs_metric and model.metric is None:
-        raise not_allowed(
-            f"sampler={type(sampler).__name__} is not allowed: {type(model).__name__} has no "
-            "metric; give another sampler."
-        )
+        raise not_allowed(f"{refused}: {kind} has no metric; give another sampler.")
 
 
 def has_density(model: Model) -> bool:

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 
-from .._arrays import Array
 from .._data.minibatch import Data, Minibatches
 from .._data.ranks import ALONE, Ranks
 from .._exceptions import explained, not_allowed
 from ..samplers import Sampler
-from .checkpoint import Checkpoint
 from .fingerprint import fingerprint, probe, same_probe, versions
 from .settings import Settings
 
@@ -67,26 +65,6 @@ class Grid:
     def every(self, results: list[T]) -> list[T]:
         """The results of all chains, from those of this process's."""
         return [result for of_rank in self.chains.gathered(results) for result in of_rank]
-
-
-class SharedCheckpoint(Checkpoint):
-    """A checkpoint that rank 0 reads and writes for all ranks."""
-
-    def __init__(self, ranks: Ranks, *given: Any):
-        super().__init__(*given)
-        self.ranks = ranks
-
-    def save_snapshot(self) -> bool:
-        return self.ranks.rank > 0 or super().save_snapshot()
-
-    def read(self, precision: float) -> dict[str, Array] | None:
-        return self.ranks.by_first(lambda: super(SharedCheckpoint, self).read(precision))
-
-
-def checkpoint_of_run(*given: Any) -> Checkpoint:
-    """The checkpoint of a run in this process, or in the ranks of the context."""
-    grid = grid_of_run()
-    return Checkpoint(*given) if grid.alone else SharedCheckpoint(grid.rows, *given)
 
 
 _grid: ContextVar[Grid | None] = ContextVar("grid", default=None)

@@ -21,7 +21,7 @@ from ..samplers import Cell, Sampler
 from .accelerators import Choice, equip
 from .chains import Chains
 from .checkpoint import Checkpoint
-from .data_parallel import checkpoint_of_run
+from .data_parallel import grid_of_run
 from .descent import descend
 from .fingerprint import fingerprint, probe, probe_starts, summary
 from .lengths import Plan
@@ -131,7 +131,8 @@ class Job:
     def _checkpoint(self) -> Checkpoint:
         known = probe(self.target, self.recipe.sampler, self.recipe.minibatches.whole())
         known |= self._probed_schedules() | self._probed_steps()
-        return checkpoint_of_run(self.settings.checkpoint, self._fingerprint(), known)
+        path, ranks = self.settings.checkpoint, grid_of_run().rows
+        return Checkpoint(path, self._fingerprint(), known, ranks)
 
     def _probed_schedules(self) -> dict[str, Array]:
         """The values of the schedules over the run: a user's class may compute anything."""

@@ -116,7 +116,7 @@ def _sampler_of(
     if is_auto(sampler):
         tuning = tuning_of(model)
         sampler = tuning.default_sampler(data, settings, more_rows=more_rows, whole=whole)
-    found, _, cell = resolve(sampler, settings.integrator, plain=not settings.auto)
+    found, cell = resolve(sampler, settings.integrator, plain=not settings.auto)
     many = model.n_parameters > LIMITS.full_hessian and model.scaled is None
     if is_auto(settings.sampler) and many:
         found = found.for_many_parameters()

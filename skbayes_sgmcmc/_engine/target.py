@@ -257,16 +257,8 @@ class Target:
         """Mean potential u of phi over all data, shape (chains,)."""
         theta = self.to_theta(phi)
         moved = 0.0 if self.coordinates is None else self.coordinates.log_det(theta)
-        return -(self._log_joint(theta) + moved) / self.n
-
-    @torch.no_grad()  # a density may have parameters of its own
-    def log_joint(self, theta: Array) -> Array:
-        """log p(theta) + log p(data | theta) of positions (draws, n_parameters), shape (draws,)."""
-        positions = torch.from_numpy(np.atleast_2d(theta)).to(self.like)
-        return np.asarray(self._log_joint(positions).cpu())
-
-    def _log_joint(self, theta: Tensor) -> Tensor:
-        return self.model.log_prior(theta) + self.log_likelihood(theta)
+        log_joint = self.model.log_prior(theta) + self.log_likelihood(theta)
+        return -(log_joint + moved) / self.n
 
     def log_likelihood(self, theta: Tensor) -> Tensor:
         """log p(data | theta) of positions (chains, n_parameters), shape (chains,)."""
@@ -279,7 +271,10 @@ class Target:
 
     @torch.no_grad()  # a density may have parameters of its own
     def log_joint_of_rows(self, theta: Array, most: int) -> Array:
-        """:meth:`log_joint`, estimated from at most ``most`` evenly spaced rows."""
+        """log p(theta) + log p(data | theta) of positions (draws, n_parameters), shape (draws,).
+
+        The latter is estimated from at most ``most`` evenly spaced rows.
+        """
         found = []
         for some in LIMITS.blocks(*theta.shape):
             positions = torch.from_numpy(decode(theta[some])).to(self.like)

@@ -86,13 +86,14 @@ def measure(theta, mean, square, share):
 
 
 @part
-def adapted(ratio, trust, memory, trusted, least, most, growth):
+def adapted(ratio, trust, progress, law):
     """The factor of the scale, and the new trust, as ``_tuning.adapt`` has them."""
-    ratio = min(max(ratio, least), most)
-    weight = np.exp(-0.5 * (np.log(ratio) / (6.0 * trusted)) ** 2)
+    ratio = min(max(ratio, law.least_ratio), law.largest_ratio)
+    weight = np.exp(-0.5 * (np.log(ratio) / (6.0 * law.trusted)) ** 2)
+    memory = law.first_memory + (law.memory - law.first_memory) * progress
     before = trust * (1.0 - 1.0 / memory)
     factor = ((before + weight * ratio) / (before + weight)) ** (-1.0 / 6.0)
-    return min(factor, growth), before + (weight if factor <= growth else 0.0)
+    return min(factor, law.growth), before + (weight if factor <= law.growth else 0.0)
 
 
 @jit
@@ -105,7 +106,7 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
     not have are empty. ``prior`` are the rates, (chains, parameters), and the constants of the
     potential, (chains,). ``run`` has N, eta, the temperature, whether the steps are tuned, the
     energy error to aim at last, and whether g and the energy are of this target already. The
-    ``scheme`` has the turns, and the drifts between them.
+    ``scheme`` has the turns, and the drifts between them. The ``law`` is ``TUNING``.
     """
     theta, _, _, _, g, total = given
     u, mean, square = vectors
@@ -113,17 +114,13 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
     rates, constant = prior
     n, eta, temperature, tuning, last_aim, known = run
     turns, drifts = scheme
-    (
-        first_memory, memory, first_error, trusted, least_ratio, largest_ratio, growth, huge,
-        recovery, recent, times_spread, least_steps, forgotten,
-    ) = law  # fmt: skip
     n_chains, d = theta.shape
     unit = np.sqrt(eta * temperature * d / n)
     per_n = np.float32(1.0 / n)
     before, before_g, before_energy = np.empty_like(theta), np.empty_like(g), np.empty(n_chains)
     epsilon, turned = np.empty(n_chains), np.empty(n_chains)
     for t in range(len(progress)):
-        aim = last_aim * first_error ** (1.0 - progress[t])
+        aim = last_aim * law.first_error ** (1.0 - progress[t])
         for stage in range(len(turns)):
             if stage or not known:
                 for c in range(n_chains):
@@ -148,11 +145,12 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
         for c in range(n_chains):
             change = (energy[c] - before_energy[c]) / temperature + (d - 1) * turned[c]
             error = change * change / d
-            bound = huge * huge * aim
+            bound = law.huge * law.huge * aim
             if len(usual):
-                bound = huge * huge * max(usual[c], aim)
-                learnt = huge * usual[c] if np.isnan(error) else min(error, huge * usual[c])
-                usual[c] += (learnt - usual[c]) / memory
+                bound = law.huge * law.huge * max(usual[c], aim)
+                most = law.huge * usual[c]
+                learnt = most if np.isnan(error) else min(error, most)
+                usual[c] += (learnt - usual[c]) / law.memory
             bad = not error <= bound
             steps[c] += 1.0
             if bad:
@@ -162,17 +160,15 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
             else:
                 errors[c] += error
             if tuning:
-                ratio = largest_ratio if bad else error / (caution[c] ** 6 * aim)
-                recalled = first_memory + (memory - first_memory) * progress[t]
-                factor, trust[c] = adapted(
-                    ratio, trust[c], recalled, trusted, least_ratio, largest_ratio, growth
-                )
+                ratio = law.largest_ratio if bad else error / (caution[c] ** 6 * aim)
+                factor, trust[c] = adapted(ratio, trust[c], progress[t], law)
                 scale[c] *= factor
-            caution[c] = min(caution[c] * (0.5 if bad else recovery), 1.0)
+            caution[c] = min(caution[c] * (0.5 if bad else law.recovery), 1.0)
             if len(k):
                 k[c] += 1.0
-                spread = measure(theta[c], mean[c], square[c], recent / (k[c] + recent - 1.0))
-                length[c] = max(times_spread * np.sqrt(spread), least_steps * epsilon[c])
-            share = min(2.0 * epsilon[c] / length[c], forgotten)
+                weight = law.recent / (k[c] + law.recent - 1.0)
+                spread = measure(theta[c], mean[c], square[c], weight)
+                length[c] = max(law.length * np.sqrt(spread), law.least_steps * epsilon[c])
+            share = min(2.0 * epsilon[c] / length[c], law.forgotten)
             turn_by_chance(u[c], xi[c, t], share)
             copy(theta[c], positions[c, t])

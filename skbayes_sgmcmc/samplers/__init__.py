@@ -104,8 +104,8 @@ def resolve(
     *,
     plain: bool = False,
     listed: Iterable[str] = tuple(TABLE),
-) -> tuple[Sampler, str, Cell]:
-    """Return the sampler object, the name of the integrator and their cell of the table.
+) -> tuple[Sampler, Cell]:
+    """Return the sampler object, and the cell of the table for it and the integrator.
 
     ``integrator="auto"`` takes the sampler's first integrator in the table. If ``plain`` is true
     and the sampler has an Euler step, it takes Euler instead. The error of an unknown sampler names
@@ -127,5 +127,5 @@ def resolve(
             f"integrator={integrator!r} is not allowed with sampler {type(chosen).__name__}: "
             f"give 'auto' or one of {listed}."
         )
-    chosen.check_integrator("sampler", integrator)
-    return chosen, integrator, cells[integrator]
+    chosen.check_integrator(integrator)
+    return chosen, cells[integrator]

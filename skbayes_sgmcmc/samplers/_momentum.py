@@ -35,10 +35,10 @@ class MomentumSampler(EnergyTuned):
         noise = self.diffusion
         check_unless(None, check_real, f"{name}.diffusion", noise, low=0.0, closed="left")
 
-    def check_integrator(self, name: str, integrator: str) -> None:
+    def check_integrator(self, integrator: str) -> None:
         if integrator == "euler" and self.diffusion is None and self.friction >= 2.0:
             raise not_allowed(
-                f"{name}.friction={self.friction!r} is not allowed with integrator='euler': its "
+                f"sampler.friction={self.friction!r} is not allowed with integrator='euler': its "
                 "steps multiply momenta by 1 - friction. Give less than 2, such as 0.1, or "
                 "integrator='splitting'."
             )
@@ -84,7 +84,7 @@ class MomentumSampler(EnergyTuned):
 
     def rate(self, state: State, step: Step) -> Tensor | float:
         """The friction a of one step: a number, or a tensor that broadcasts against v."""
-        raise NotImplementedError
+        return self.friction_of(step)
 
     def noise_rate(self, state: State, step: Step) -> Tensor | float:
         """The rate of injected noise: alpha minus the noise that the gradient already adds."""

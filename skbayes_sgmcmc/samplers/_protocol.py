@@ -182,7 +182,7 @@ class Sampler(BaseEstimator):
     def check(self, name: str) -> None:
         """Raise ``ValueError`` if a parameter is not allowed; ``name`` is the sampler's path."""
 
-    def check_integrator(self, name: str, integrator: str) -> None:
+    def check_integrator(self, integrator: str) -> None:
         """Raise ``ValueError`` if this integrator cannot take steps with these parameters."""
 
     def uses_metric(self, metric: Any) -> bool:
@@ -306,8 +306,3 @@ class Proposing(Sampler):
         if not proposed.any():
             return {}
         return {"acceptance_rate": state["accepted"] / proposed.clamp(min=1.0)}
-
-
-def chain_mean(x: Tensor) -> Tensor:
-    """Mean over the parameters of each chain, shape (chains, 1)."""
-    return torch.mean(x, dim=1, keepdim=True)

@@ -15,8 +15,7 @@ also makes steps shorter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,9 +24,11 @@ from .._metric import State
 from ._protocol import Sampler, Step
 
 
-@dataclass(frozen=True, slots=True)
-class StepTuning:
-    """The law of step sizes that chains find, and of MCLMC (docs/project/sampler_defaults.md)."""
+class StepTuning(NamedTuple):
+    """The law of step sizes that chains find, and of MCLMC (docs/project/sampler_defaults.md).
+
+    Compiled code takes it as it is.
+    """
 
     #: number of recent steps with energy errors that set the step size: in the first step of the
     #: burn-in, when the step size may be far off, and in the last

@@ -118,9 +118,6 @@ class SGHMC(MomentumSampler):
         found.friction = MANY
         return found
 
-    def rate(self, state: State, step: Step) -> float:
-        return self.friction_of(step)
-
     def noise_rate(self, state: State, step: Step) -> Tensor | float:
         alpha = self.friction_of(step)
         if self.gradient_variance is None or step.temperature == 0.0:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from ._momentum import ThermostatSampler
-from ._protocol import chain_mean
 
 
 class SGNHT(ThermostatSampler):
@@ -46,4 +45,4 @@ class SGNHT(ThermostatSampler):
     """
 
     def kinetic(self, v: Tensor) -> Tensor:
-        return chain_mean(v * v)
+        return (v * v).mean(1, keepdim=True)

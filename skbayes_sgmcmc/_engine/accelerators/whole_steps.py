@@ -87,11 +87,7 @@ class WholeSteps:
                 step.same_target,
             ),
             self._scheme,
-            (
-                TUNING.first_memory, TUNING.memory, TUNING.first_error, TUNING.trusted,
-                TUNING.least_ratio, TUNING.largest_ratio, TUNING.growth, TUNING.huge,
-                TUNING.recovery, TUNING.recent, TUNING.length, TUNING.least_steps, TUNING.forgotten,
-            ),
+            TUNING,
             step.all_progress,
             step.xi.numpy(),
             positions.numpy(),

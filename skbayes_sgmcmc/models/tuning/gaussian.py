@@ -411,7 +411,7 @@ class WhitenedGaussian(Tuning):
             return None
         size *= 0.9 / total  # in place, since rows can be many
         size += 0.1 / data.n_rows
-        return RowOdds.of(size)
+        return RowOdds(size)
 
     def batch_size(
         self,
