@@ -240,7 +240,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         # parts of a stream must fit, which draw_part checks
         if not stream and previous and not previous.fits(self.n_chains, model.n_parameters):
             model, previous = self._make_model(rows, first=True), None
-        return Task(model, rows, settings, previous, stream)
+        return Task(model, rows, settings, previous, stream, {"X": X, "y": y})
 
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
@@ -322,10 +322,6 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         """Targets as the model sees them."""
         return target
 
-    def _given(self, target: Array) -> Array:
-        """Targets as the user gave them."""
-        raise NotImplementedError
-
     @explain_full_memory(FIT_REMEDY)
     def _run(self, task: Task) -> None:
         """Sample the posterior of a model given rows, which may be one part of a stream."""
@@ -336,13 +332,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
             joined = StreamRows.of(rows, previous, task.model.n_parameters)
             rows, previous = joined.rows, joined.previous
         problem = replace(self._problem(task.model, rows, task.settings), previous=previous)
-        progress = Progress(
-            self,
-            {
-                "X": lambda: self._columns.with_labels(new.x),
-                "y": lambda: None if new.target is None else self._given(new.target),
-            },
-        )
+        progress = Progress(self, task.data)
         if joined is not None:
             complete = self._is_complete(rows.target, after_others=previous is not None)
             call = joined.call(problem.data, complete=complete)

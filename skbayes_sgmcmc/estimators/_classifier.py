@@ -249,9 +249,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         return [self._predict_block(draws, x)]
 
-    def _given(self, target: Array) -> Array:
-        return self._classes.given(target)
-
     def _weighted_rows(
         self, X: Any, codes: Array, classes: Classes, sample_weight: Any
     ) -> KeptRows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._data.kept_rows import KeptRows
@@ -31,6 +31,8 @@ class Task:
     previous: Any = None
     #: whether the rows are a part of a stream
     stream: bool = False
+    #: X and y of the call, for callbacks
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -197,9 +197,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     def _targets(self, y: Array) -> Array:
         return np.asarray((y - self._y_center) / self._y_scale)
 
-    def _given(self, target: Array) -> Array:
-        return self._shaped(target)
-
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)
         if not self._likelihood().has_moments:

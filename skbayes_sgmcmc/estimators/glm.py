@@ -226,11 +226,6 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
             )
         return bounds
 
-    def _given(self, target: Array) -> Array:
-        if not self._family.times:
-            return super()._given(target)
-        return np.where([False, True] & (target == 0.0), np.inf, target)
-
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> GLMModel:

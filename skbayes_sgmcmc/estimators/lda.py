@@ -155,7 +155,7 @@ class LatentDirichletAllocation(TopicModel):
 
     def _run(self, task: Task) -> None:
         if self.algorithm == "gibbs":
-            self._fit_gibbs(task.rows.x, task.settings)
+            self._fit_gibbs(task)
         else:
             super()._run(task)
 
@@ -192,16 +192,17 @@ class LatentDirichletAllocation(TopicModel):
         parts = self._parametrization(X), self._frequency(X), self._alpha(), self.doc_sweeps
         return LDAModel(*parts, **self._options())
 
-    def _fit_gibbs(self, X: Any, settings: Any) -> None:
+    def _fit_gibbs(self, task: Task) -> None:
         from .._engine.accelerators import Offer, choose
         from .._engine.lengths import Lengths
         from ..models.topics.gibbs import gibbs_draws
 
+        X, settings = task.rows.x, task.settings
         offer = Offer("documents", "sweeps", None, bool(X.sum() >= LIMITS.worth_words), numba=True)
         self.compiled_, self.not_compiled_ = choose(self.compiled, [offer])
         lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).with_given(settings)
         n_steps = lengths.n_steps
-        progress = Progress(self, {"X": X, "y": None})
+        progress = Progress(self, task.data)
 
         def on_sweep(done: int) -> None:
             progress.show(done // self.n_chains, n_steps, dict)

@@ -67,9 +67,6 @@ class Numbers:
         values = numbers_of(name, column)
         return np.column_stack([values, np.isnan(values)] if self.gaps else [values])
 
-    def decoded(self, rows: Array) -> Array:
-        return np.where(rows[:, 1] > 0.0, np.nan, rows[:, 0]) if self.gaps else rows[:, 0]
-
 
 @dataclass(frozen=True)
 class Categories:
@@ -134,11 +131,6 @@ class Categories:
         places = np.concatenate([codes[seen], np.tile(spread, len(new))])
         shares = np.concatenate([np.ones(len(seen)), np.tile(others[spread], len(new))])
         return sp.csr_matrix((shares, (rows, places)), shape=(len(values), self.width))
-
-    def decoded(self, rows: Array) -> Array:
-        numbers = [level for level in self.levels if not isinstance(level, str | None)]
-        other = max(numbers) + 1 if numbers else "other"
-        return np.array([*self.levels, other], dtype=object)[rows.argmax(axis=1)]
 
 
 @dataclass(frozen=True)
@@ -205,15 +197,6 @@ class Encoding:
         for column, part in zip(self.columns, parts, strict=True):
             if isinstance(column, Numbers):
                 part[np.isnan(part[:, 0]), 0] = column.mean
-
-    def decoded(self, X: Any) -> Any:
-        """Encoded rows with the columns that the user gave."""
-        if self.plain:
-            return X
-        rows = X.toarray() if sp.issparse(X) else np.asarray(X)
-        ends = np.cumsum([each.width for each in self.columns])[:-1]
-        parts = zip(self.columns, np.split(rows, ends, axis=1), strict=True)
-        return np.column_stack([column.decoded(part).astype(object) for column, part in parts])
 
     def check_plain(self, what: str) -> None:
         """Raise ``ValueError`` if the model sees other columns than X has."""
