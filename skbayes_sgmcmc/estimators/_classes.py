@@ -44,12 +44,17 @@ class Classes:
         return cls(tuple(of_each), Kind.SEVERAL)
 
     @classmethod
-    def given_for(cls, labels: Array, classes: Any) -> Self:
-        """Those that a stream of several targets declares: one list for each column of labels.
+    def of_labels(cls, labels: Array, classes: Any) -> Self:
+        """Those of labels, or those that a stream declares: a list, or one for each column.
 
         Numbers of columns, which ``MLPClassifier`` takes for multilabel targets, say that these are
         0 and 1.
         """
+        if labels.ndim == 1:
+            known = labels if classes is None else label_array("classes", classes)
+            return cls((np.unique(known),))
+        if classes is None:
+            return cls.of_several([np.unique(column) for column in columns(labels)])
         k, listed = labels.shape[1], list(classes) if np.iterable(classes) else []
         dimensions = {np.ndim(known) for known in listed}
         if dimensions == {0} and np.array_equal(listed, np.arange(k)):
