@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..models.likelihoods.base import Likelihood
     from ..models.linear.last_layer import HeadModel
     from ..models.linear.rotated import FeatureCoordinates
-    from ..models.networks.head import Body, Head, LinearHead
+    from ..models.networks.head import Body, Head
     from ..models.networks.module_checks import Rows
     from ..priors.learned_scale import LearnedScale
     from ._fitting import Task
@@ -68,12 +68,6 @@ class LastLayer(NetworkEstimator):
         self._coordinates = None
         if hasattr(self, "prior_scale_"):
             del self.prior_scale_
-
-    def _linear_head(self, start: str) -> LinearHead | None:
-        """The head as a network of features."""
-        from ..models.networks.head import LinearHead
-
-        return None if self._head is None else LinearHead(self._head, start)
 
     # the model ------------------------------------------------------------------------------------
 

@@ -219,13 +219,13 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return super()._make_model(rows, first=first)
 
     def _make_network(self, n_outputs: int) -> Network:
+        from ..models.networks.head import LinearHead
         from ..models.networks.module import ModuleNetwork
         from ..models.networks.module_copies import light_copy
 
         start = "module" if self._starts_at_module else "random"
-        head = self._linear_head(start)
-        if head is not None:
-            return head
+        if self._head is not None:
+            return LinearHead(self._head, start)
         network = ModuleNetwork(
             light_copy(self._module), self._vectorized, self._sampled_names, start, self._layout
         )

@@ -64,20 +64,16 @@ class Curves:
         self._found = new
         return True
 
-    @property
-    def together(self) -> dict[str, Array]:
-        """For each metric, scores (n_draws,) of the average over all chains."""
-        return {name: values[0] for name, values in self._found.items()}
+    def scores(self) -> list[dict[str, Array]]:
+        """Scores (n_draws,) of the average over all chains, for each metric.
 
-    @property
-    def chains(self) -> dict[str, Array]:
-        """For each metric, scores (n_chains, n_draws) of the average over each chain."""
-        return {name: values[1 : 1 + self.n_chains] for name, values in self._found.items()}
-
-    @property
-    def single(self) -> dict[str, Array]:
-        """For each metric, scores (n_chains, n_draws) of single draws."""
-        return {name: values[1 + self.n_chains :] for name, values in self._found.items()}
+        Then those of averages over single chains, and those of single draws, (n_chains, n_draws).
+        """
+        _, each, single = _thirds(self.n_chains)
+        return [
+            {name: values[which] for name, values in self._found.items()}
+            for which in (0, each, single)
+        ]
 
     # what classifiers and regressors add ----------------------------------------------------------
 
