@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .._data.kept_rows import KeptRows
-    from .._data.minibatch import Data
     from .._engine.problem import Problem
     from .._engine.settings import Settings
     from ..models.likelihoods.base import Likelihood
@@ -134,6 +133,7 @@ class LastLayer(NetworkEstimator):
         self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
     ) -> Problem:
         from ..models.linear.last_layer import HeadModel
+        from ..models.linear.rotated import FeatureCoordinates
 
         features = self._inputs(rows.x)
         if not isinstance(model, HeadModel):
@@ -142,26 +142,15 @@ class LastLayer(NetworkEstimator):
         model = model.for_features(features, rows.weight, self._coordinates)
         self._coordinates = model.coordinates
         problem = super()._problem(model, rows, settings, features)
-        if not self._estimates_scale:
+        hyper = self._hyperprior() if self._estimates_scale else None
+        if hyper is None or hasattr(self, "prior_scale_"):  # later calls of a stream keep it
             return problem
-        model = self._with_likeliest_scale(model, problem.data, features, rows.weight)
-        return replace(problem, model=model)
-
-    def _with_likeliest_scale(
-        self, model: HeadModel, data: Data, features: Array, weight: Array | None
-    ) -> HeadModel:
-        """The model with the scale that is estimated in the first call of a fit or a stream."""
-        from ..models.linear.rotated import FeatureCoordinates
-
-        hyper = self._hyperprior()
-        if hasattr(self, "prior_scale_") or hyper is None:
-            return model
         # learned scales are relative to one over the features' typical sd
-        unit = FeatureCoordinates.of(features, weight, rotated=False, relative=True).scale
-        self.prior_scale_, start = model.estimated(data, hyper, unit)
+        unit = FeatureCoordinates.of(features, rows.weight, rotated=False, relative=True).scale
+        self.prior_scale_, start = model.estimated(problem.data, hyper, unit)
         model = model.with_scale(self.prior_scale_)
         model.start = start
-        return model
+        return replace(problem, model=model)
 
     def _must_mix(self, task: Task) -> MustMix:
         from ..models.linear.last_layer import HeadModel
