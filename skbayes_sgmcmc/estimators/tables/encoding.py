@@ -227,16 +227,12 @@ def learned(
     their names, if X has any. ``chosen`` is the parameter ``categorical_features``, and ``special``
     has the columns that are no features.
     """
-    categories = _categories(X, names, chosen, X.shape[1])
+    categories = _categories(X, names, chosen, special)
     for j in categories & special.keys():
         raise not_allowed(
             f"categorical_features={chosen!r} is not allowed with {special[j]}: the column "
             f"{labels[j]!r} is not a feature. Leave it out of one of them."
         )
-    if isinstance(chosen, str):
-        categories = {
-            j for j in range(X.shape[1]) if j not in special and _is_categorical(column_of(X, j))
-        }
     columns = {j: column_of(X, j) for j in range(X.shape[1]) if j not in categories}
     bad = {j: each for j, each in columns.items() if not _are_numbers(each)}
     for j in bad.keys() & special.keys():
@@ -279,10 +275,14 @@ def check_categorical_features(name: str, value: Any) -> None:
         )
 
 
-def _categories(X: Any, names: Sequence[str], chosen: Any, n_columns: int) -> set[int]:
-    """Columns that the user names."""
-    if chosen is None or isinstance(chosen, str):
+def _categories(X: Any, names: Sequence[str], chosen: Any, special: Any) -> set[int]:
+    """Columns that the user names, or whose types make their values categories."""
+    n_columns = X.shape[1]
+    if chosen is None:
         return set()
+    if isinstance(chosen, str):
+        columns = {j: column_of(X, j) for j in range(n_columns) if j not in special}
+        return {j for j, c in columns.items() if declares_categories(c) or holds_text(as_array(c))}
     given = np.asarray(chosen)
     if given.dtype == bool and len(given) == n_columns:
         return {*map(int, np.flatnonzero(given))}
@@ -297,11 +297,6 @@ def _categories(X: Any, names: Sequence[str], chosen: Any, n_columns: int) -> se
             )
         found.add(list(names).index(each) if named else int(each))
     return found
-
-
-def _is_categorical(column: Any) -> bool:
-    """Whether the type of a column makes its values categories."""
-    return declares_categories(column) or holds_text(as_array(column))
 
 
 def _are_numbers(column: Any) -> bool:
