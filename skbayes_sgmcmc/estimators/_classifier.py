@@ -28,7 +28,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._class_order import check_classes
-from ._classes import Classes, Kind, columns, logs, n_columns
+from ._classes import Classes, columns, logs, n_columns
 from ._fitting import Task
 from ._log_joint import log_joint
 from ._probabilities import ProbabilityClassifier
@@ -157,7 +157,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             )
         if first:
             self._stream_classes, self._order_warned = None, False
-        self.classes_, self._multilabel = known.attribute, known.kind is Kind.MULTILABEL
+        self.classes_, self._multilabel = known.attribute, known.multilabel
         return rows
 
     def _first_classes(self, labels: Array, y: Any, classes: Any, *, stream: bool) -> Classes:
