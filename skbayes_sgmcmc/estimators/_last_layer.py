@@ -11,30 +11,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from sklearn.base import is_classifier
+from torch import nn
 
 from .._arrays import Array
+from .._data.kept_rows import KeptRows
+from .._data.minibatch import input_rows
+from .._draws.storage import allocate, dtype_name
+from .._engine.devices import prediction_device
+from .._engine.settings import Settings
 from .._exceptions import not_allowed, size_not_allowed
 from .._modes import usual_modes
 from .._table_columns import first_not_finite
 from .._validation import is_auto
+from ..models.likelihoods.base import Categorical, Likelihood
+from ..models.linear.last_layer import HeadModel, LogisticHead, RegressionHead
+from ..models.linear.rotated import FeatureCoordinates
+from ..models.networks.head import Body, Head, features_of, split
+from ..models.networks.module import precision
+from ..models.networks.module_checks import Rows
+from ..models.networks.module_copies import converted, light_copy
+from ..priors.factorised import Normal
+from ..priors.learned_scale import LearnedScale
+from ._fitting import Task
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix
 from ._network import NetworkEstimator
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from .._data.kept_rows import KeptRows
     from .._engine.problem import Problem
-    from .._engine.settings import Settings
-    from ..models.likelihoods.base import Likelihood
-    from ..models.linear.last_layer import HeadModel
-    from ..models.linear.rotated import FeatureCoordinates
-    from ..models.networks.head import Body, Head
-    from ..models.networks.module_checks import Rows
-    from ..priors.learned_scale import LearnedScale
-    from ._fitting import Task
 
 
 class LastLayer(NetworkEstimator):
@@ -60,8 +66,6 @@ class LastLayer(NetworkEstimator):
 
     def _split(self, x: Rows) -> None:
         """Find the body and the head, given some rows; features must not be augmented."""
-        from ..models.networks.head import split
-
         parts = split(self._module, self._sampled_names, x) if self.augment is None else None
         self._body, self._head = (None, None) if parts is None else parts
         self._coordinates = None
@@ -77,9 +81,6 @@ class LastLayer(NetworkEstimator):
 
     def _is_linear(self, likelihood: Likelihood) -> bool:
         """Whether the model is the library's own linear model of features."""
-        from ..models.likelihoods.base import Categorical
-        from ..priors.factorised import Normal
-
         head, plain_prior = self._head, not self._sparsity and self.prior_center == 0
         if head is None or not plain_prior or self.precision != "full":
             return False
@@ -119,9 +120,6 @@ class LastLayer(NetworkEstimator):
         return float(np.ravel(given)[0])
 
     def _linear_model(self, likelihood: Likelihood, output_gain: float) -> HeadModel:
-        from ..models.likelihoods.base import Categorical
-        from ..models.linear.last_layer import LogisticHead, RegressionHead
-
         head = self._head
         assert head is not None
         scale = self._linear_scale(head.n_features, output_gain)
@@ -132,9 +130,6 @@ class LastLayer(NetworkEstimator):
     def _problem(
         self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
     ) -> Problem:
-        from ..models.linear.last_layer import HeadModel
-        from ..models.linear.rotated import FeatureCoordinates
-
         features = self._inputs(rows.x)
         if not isinstance(model, HeadModel):
             return super()._problem(model, rows, settings, features)
@@ -153,8 +148,6 @@ class LastLayer(NetworkEstimator):
         return replace(problem, model=model)
 
     def _must_mix(self, task: Task) -> MustMix:
-        from ..models.linear.last_layer import HeadModel
-
         if not isinstance(task.model, HeadModel):
             return super()._must_mix(task)
         # chains find one mode, so that the weights themselves agree
@@ -180,13 +173,6 @@ class LastLayer(NetworkEstimator):
     @usual_modes()
     def _features_of(self, rows: Any) -> Any:
         """Features of rows as the module sees them; differentiable if they are a tensor."""
-        from .._data.minibatch import input_rows
-        from .._draws.storage import allocate, dtype_name
-        from .._engine.devices import prediction_device
-        from ..models.networks.head import features_of
-        from ..models.networks.module import precision
-        from ..models.networks.module_copies import light_copy
-
         body, head = self._body, self._head
         assert body is not None and head is not None
         kind = precision(self._module)
@@ -200,11 +186,6 @@ class LastLayer(NetworkEstimator):
         return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
-        import torch
-        from torch import nn
-
-        from ..models.networks.module_copies import converted, light_copy
-
         inputs, network = super()._export_parts(chosen)
         if self._body is not None:
             inputs = nn.Sequential(inputs, converted(light_copy(self._body), "cpu", torch.float32))
