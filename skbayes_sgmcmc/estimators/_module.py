@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from .._arrays import Array
 from .._data.datasets import DatasetRows, layout_of_items, targets_of
-from .._data.images import shape_in
+from .._data.images import flat_rows, shape_in
 from .._data.kept_rows import KeptRows
+from .._data.layout import PLAIN, Field, Layout, is_several
 from .._engine.settings import Settings
 from .._exceptions import later_not_allowed, not_allowed
-from .._table_columns import of_tensor
-from .._validation import brief, check_choice, check_random_state, is_auto, is_real
+from .._table_columns import is_table, of_tensor
+from .._validation import brief, check_choice, check_random_state, check_sizes, is_auto, is_real
 from ..models.networks import module as modules
 from ..models.networks.distillation import Blueprint, Trainable, Without
 from ..models.networks.head import LinearHead
@@ -105,8 +106,10 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _row_shape(self) -> tuple[int, ...]:
         """Shape of a row as the module gets it; several arguments lie in one flat row."""
-        shape = module_rows.shape_of(self._layout, self.input_shape)
-        return super()._row_shape() if shape is None else shape
+        if self.input_shape is not None:
+            return check_sizes("input_shape", self.input_shape)
+        one = self._layout != PLAIN and not self._layout.several
+        return self._layout.fields[0].shape if one else super()._row_shape()
 
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
         super()._fit_inputs(X, weight)
@@ -146,7 +149,9 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return self._dataset_rows(X), y
 
     def _dataset_rows(self, X: Any) -> Any:
-        layout = module_rows.with_field(self._layout, self.n_features_in_)
+        layout = self._layout
+        if layout == PLAIN:  # of a fit to an array of rows
+            layout = Layout((Field(0, (self.n_features_in_,), "float"),))
         return DatasetRows(X, layout, self._row_shape(), self.n_workers)
 
     def _validate_rows(self, X: Any) -> Any:
@@ -156,7 +161,18 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _flat(self, X: Any) -> Any:
         """X as rows of numbers."""
-        return module_rows.flat(X, self._layout, self._row_shape, self.input_shape)
+        layout = self._layout
+        if layout.several and is_table(X):
+            X = module_rows.columns(X)
+        if layout.several or is_several(X):
+            return layout.flat(X)
+        shape = shape_in(X)
+        if shape is not None:
+            module_rows.check_shape(X, shape, self._row_shape(), self.input_shape)
+            X = flat_rows(X)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
+            layout.fields[0].check_whole("X", X)
+        return X
 
     # the module -----------------------------------------------------------------------------------
 
