@@ -147,8 +147,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         if call is not None:
             posterior, kept = joined(self, posterior, part, named, previous, settings.n_draws)
             part = replace(part, run=replace(run, state=remembering(run.state, kept=kept)))
-        for name, value in attributes(posterior, run.n_steps).items():
-            setattr(self, name, value)
+        vars(self).update(attributes(posterior, run.n_steps))
         self._most_steps = run.plan.end
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size

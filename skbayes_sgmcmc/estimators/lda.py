@@ -16,6 +16,7 @@ from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
 from ._descriptions import SHARED, TOPICS, described
 from ._fitting import Task, renew_attributes
+from ._named_draws import attributes
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
@@ -218,12 +219,11 @@ class LatentDirichletAllocation(TopicModel):
             on_sweep=on_sweep,
             **asdict(lengths),
         )
-        self.posterior_ = PosteriorSamples({"components": matched(draws)[0]})
-        self.n_chains_, self.n_draws_ = draws.shape[:2]
+        posterior = PosteriorSamples({"components": matched(draws)[0]})
+        vars(self).update(attributes(posterior, n_steps), device_="cpu")
         self._chain_state = self._stream_rows = self._mixing = None
         for of_steps in ("step_size_", "batch_size_", "sampling_threshold_"):
             vars(self).pop(of_steps, None)  # of an earlier fit with the other algorithm
-        self.n_steps_, self.device_ = n_steps, "cpu"
         renew_attributes(self)
         progress.close()
 
