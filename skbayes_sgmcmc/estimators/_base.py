@@ -16,9 +16,7 @@ from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._draws.storage import on_disk
 from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
-from .._limits import LIMITS
 from .._modes import usual_modes
 from .._searches import search_file
 from .._sklearn import BaseEstimator
@@ -141,8 +139,6 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
             part = draw_part(problem, settings, call, on_progress)
         run = part.run
         draws = self._in_order(named(run.draws), previous)
-        if run.draws.nbytes <= LIMITS.copied_bytes and not on_disk(run.draws):
-            draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if call is not None:
             posterior, kept = joined(self, posterior, part, named, previous, settings.n_draws)
