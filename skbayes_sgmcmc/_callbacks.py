@@ -105,8 +105,7 @@ def leave_callbacks(estimator: Any) -> None:
 class Progress:
     """Converts reports of a run to ``BLOCKS`` callback tasks, and prints them if verbose.
 
-    ``data`` are "X" and "y" of the fit, or functions that return them, for callbacks that request
-    them.
+    ``data`` are "X" and "y" of the call, for callbacks that request them.
     """
 
     def __init__(self, estimator: Any, data: dict[str, Any]):

@@ -24,8 +24,6 @@ class Limits:
     auto_bytes: int = 2**30
     #: largest X that "auto" calibrates, with a copy of four fifths of X at a time
     calibrated_bytes: int = 2**29
-    #: blocks of parameters are copied after a run up to this size, which makes them faster to read
-    copied_bytes: int = 2**28
     #: most bytes of draws that a worker writes for others to see while a fit runs
     shared_bytes: int = 2**24
     #: memory maps of at most this share of the memory stay in it while rows are read by number

@@ -136,9 +136,6 @@ def test_columns_are_those_of_encoders():
     dummies = pd.get_dummies(X["city"], dummy_na=True)
     assert np.allclose(rows, np.column_stack([filled, X["age"].isna(), dummies]))
     assert encoding.names(["age", "city"]) == ENCODED[:6]
-    back = encoding.decoded(rows)
-    assert np.array_equal(pd.isna(back[:, 1]), GAPS["city"])
-    assert (back[~GAPS["city"], 1] == CITIES[~GAPS["city"]]).all()
 
 
 @cases("given", [["rooms"], [1], [False, True], np.array([1]), pd.Index(["rooms"])])
@@ -191,7 +188,7 @@ def test_files_without_pickle():
     reg = BayesianGLMRegressor(categorical_features=["city", "kind", "rooms"], **TINY).fit(X, REAL)
     again = by_skops(reg)
     assert np.array_equal(again.predict(X), reg.predict(X))
-    assert again._columns == reg._columns
+    assert again._columns.labels == reg._columns.labels
 
 
 def test_arviz_has_the_names_of_columns():

@@ -16,9 +16,7 @@ from .._callbacks import CallbackSupportMixin, Progress, with_callbacks
 from .._data.kept_rows import KeptRows
 from .._draws.magnitude import check_magnitude, extremes
 from .._draws.posterior_samples import PosteriorSamples
-from .._draws.storage import on_disk
 from .._exceptions import FIT_REMEDY, explain_full_memory, heard, not_allowed
-from .._limits import LIMITS
 from .._modes import usual_modes
 from .._searches import search_file
 from .._sklearn import BaseEstimator
@@ -141,14 +139,11 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
             part = draw_part(problem, settings, call, on_progress)
         run = part.run
         draws = self._in_order(named(run.draws), previous)
-        if run.draws.nbytes <= LIMITS.copied_bytes and not on_disk(run.draws):
-            draws = {name: np.ascontiguousarray(values) for name, values in draws.items()}
         posterior = PosteriorSamples(draws, run.weights, run.statistics)
         if call is not None:
             posterior, kept = joined(self, posterior, part, named, previous, settings.n_draws)
             part = replace(part, run=replace(run, state=remembering(run.state, kept=kept)))
-        for name, value in attributes(posterior, run.n_steps).items():
-            setattr(self, name, value)
+        vars(self).update(attributes(posterior, run.n_steps))
         self._most_steps = run.plan.end
         self.step_size_ = run.step_size
         self.batch_size_ = run.batch_size
@@ -240,7 +235,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         # parts of a stream must fit, which draw_part checks
         if not stream and previous and not previous.fits(self.n_chains, model.n_parameters):
             model, previous = self._make_model(rows, first=True), None
-        return Task(model, rows, settings, previous, stream)
+        return Task(model, rows, settings, previous, stream, {"X": X, "y": y})
 
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
@@ -322,10 +317,6 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         """Targets as the model sees them."""
         return target
 
-    def _given(self, target: Array) -> Array:
-        """Targets as the user gave them."""
-        raise NotImplementedError
-
     @explain_full_memory(FIT_REMEDY)
     def _run(self, task: Task) -> None:
         """Sample the posterior of a model given rows, which may be one part of a stream."""
@@ -336,13 +327,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
             joined = StreamRows.of(rows, previous, task.model.n_parameters)
             rows, previous = joined.rows, joined.previous
         problem = replace(self._problem(task.model, rows, task.settings), previous=previous)
-        progress = Progress(
-            self,
-            {
-                "X": lambda: self._columns.with_labels(new.x),
-                "y": lambda: None if new.target is None else self._given(new.target),
-            },
-        )
+        progress = Progress(self, task.data)
         if joined is not None:
             complete = self._is_complete(rows.target, after_others=previous is not None)
             call = joined.call(problem.data, complete=complete)

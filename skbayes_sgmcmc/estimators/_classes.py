@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Self
 
 import numpy as np
@@ -18,12 +17,6 @@ from .._validation import check_array, class_weights, column_or_1d
 TINY = float(np.finfo(np.float64).tiny)
 
 
-class Kind(Enum):
-    """The forms of y: (n,) labels, (n, k) of 0 and 1, and (n, k) labels."""
-
-    ONE, MULTILABEL, SEVERAL = range(3)
-
-
 @dataclass(frozen=True)
 class Classes:
     """The classes of each target, and the outputs of the model that belong to it.
@@ -34,22 +27,29 @@ class Classes:
 
     #: the classes of each target
     of_each: tuple[Array, ...]
-    kind: Kind = Kind.ONE
+    #: whether y has two dimensions, and whether each of its columns is 0 or 1
+    several: bool = False
+    multilabel: bool = False
 
     @classmethod
     def of_several(cls, of_each: Sequence[Array]) -> Self:
         """Those of several targets, which are multilabel if all labels are 0 or 1."""
         if all(set(known.tolist()) <= {0, 1} for known in of_each):
-            return cls((np.array([0, 1]),) * len(of_each), Kind.MULTILABEL)
-        return cls(tuple(of_each), Kind.SEVERAL)
+            return cls((np.array([0, 1]),) * len(of_each), several=True, multilabel=True)
+        return cls(tuple(of_each), several=True)
 
     @classmethod
-    def given_for(cls, labels: Array, classes: Any) -> Self:
-        """Those that a stream of several targets declares: one list for each column of labels.
+    def of_labels(cls, labels: Array, classes: Any) -> Self:
+        """Those of labels, or those that a stream declares: a list, or one for each column.
 
         Numbers of columns, which ``MLPClassifier`` takes for multilabel targets, say that these are
         0 and 1.
         """
+        if labels.ndim == 1:
+            known = labels if classes is None else label_array("classes", classes)
+            return cls((np.unique(known),))
+        if classes is None:
+            return cls.of_several([np.unique(column) for column in columns(labels)])
         k, listed = labels.shape[1], list(classes) if np.iterable(classes) else []
         dimensions = {np.ndim(known) for known in listed}
         if dimensions == {0} and np.array_equal(listed, np.arange(k)):
@@ -72,14 +72,9 @@ class Classes:
     @property
     def attribute(self) -> Any:
         """The attribute ``classes_``."""
-        if self.kind is Kind.MULTILABEL:  # numbers of labels, as MLPClassifier has them
+        if self.multilabel:  # numbers of labels, as MLPClassifier has them
             return np.arange(self.n_targets)
-        return list(self.of_each) if self.kind is Kind.SEVERAL else self.of_each[0]
-
-    @property
-    def several(self) -> bool:
-        """Whether y has two dimensions."""
-        return self.kind is not Kind.ONE
+        return list(self.of_each) if self.several else self.of_each[0]
 
     @property
     def n_targets(self) -> int:
@@ -110,7 +105,7 @@ class Classes:
     @property
     def choices(self) -> dict[Any, int]:
         """Places of the outputs by label, by number of a label, or by target and label."""
-        if self.kind is Kind.MULTILABEL:
+        if self.multilabel:
             return {j: 2 * j + 1 for j in range(self.n_targets)}
         labels = [(j, label) for j, known in enumerate(self.of_each) for label in known.tolist()]
         return {key if self.several else key[1]: place for place, key in enumerate(labels)}
@@ -199,7 +194,7 @@ class Classes:
 
     def shaped(self, values: Array, axis: int = -1) -> Any:
         """Probabilities as users get them: of the label 1, or a list with one array a target."""
-        if self.kind is Kind.MULTILABEL:
+        if self.multilabel:
             return values.take(np.arange(1, self.n_outputs, 2), axis)
         return self.parts(values, axis) if self.several else values
 

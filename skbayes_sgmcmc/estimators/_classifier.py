@@ -16,7 +16,7 @@ from .._data.kept_rows import KeptRows
 from .._draws import prediction
 from .._draws.posterior_samples import quantiles
 from .._exceptions import LATER_CALL, later_not_allowed, not_allowed
-from .._labels import codes_of, in_order, label_array
+from .._labels import codes_of, in_order
 from .._limits import LIMITS
 from .._validation import (
     central,
@@ -28,7 +28,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._class_order import check_classes
-from ._classes import Classes, Kind, columns, logs, n_columns
+from ._classes import Classes, columns, logs, n_columns
 from ._fitting import Task
 from ._log_joint import log_joint
 from ._probabilities import ProbabilityClassifier
@@ -137,16 +137,17 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     ) -> KeptRows:
         X, labels = self._validate_xy(X, y, reset=first, weight=sample_weight)
         labels = labels.toarray() if sp.issparse(labels) else labels
-        if not stream:
-            self._check_labels(labels, y)
-            known = self._found_classes(labels, y)
-        elif first:
-            known = self._first_classes(labels, y, classes)
-        else:
+        if stream and not first:
             known = self._same_classes(labels, y, classes)
+        else:
+            known = self._first_classes(labels, y, classes, stream=stream)
         remedy = "give all classes in the first call of partial_fit."
         codes = known.known_codes(labels, "classes", remedy, LATER_CALL)
-        rows = self._weighted_rows(X, codes, known, sample_weight)
+        factors = None
+        if self.class_weight is not None:
+            weighted(codes, codes, sample_weight)  # our errors, not those of scikit-learn
+            factors = known.weights(self.class_weight, codes, sample_weight)
+        rows = weighted(X, codes, sample_weight, factors)
         present = max(len(np.unique(code)) for code in columns(rows.target))
         if present < 2 and not stream:
             where = " in each column" if known.several else ""
@@ -156,31 +157,19 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
             )
         if first:
             self._stream_classes, self._order_warned = None, False
-        self.classes_, self._multilabel = known.attribute, known.kind is Kind.MULTILABEL
+        self.classes_, self._multilabel = known.attribute, known.multilabel
         return rows
 
-    def _found_classes(self, labels: Array, *given: Any) -> Classes:
-        """The classes that labels have."""
-        found = list(map(np.unique, columns(labels)))
-        if labels.ndim == 2:
-            return Classes.of_several(found)
-        return Classes((in_order(found[0], self._declared_order(labels, *given)),))
-
-    def _first_classes(self, labels: Array, y: Any, classes: Any) -> Classes:
-        """The classes of a stream, given by its first call or, if it gives none, by its labels."""
+    def _first_classes(self, labels: Array, y: Any, classes: Any, *, stream: bool) -> Classes:
+        """The classes that a stream declares in its first call, or those that labels have."""
         self._check_labels(labels, y, classes)
-        if labels.ndim == 2:
-            known = (
-                self._found_classes(labels)
-                if classes is None
-                else Classes.given_for(labels, classes)
-            )
-        else:
-            declared = self._declared_order(labels, classes, y)
-            listed = declared if classes is None else classes
-            found = np.unique(labels if listed is None else label_array("classes", listed))
-            known = Classes((in_order(found, declared),))
-        if max(known.sizes) < 2:
+        declared = None if labels.ndim == 2 else self._declared_order(labels, classes, y)
+        if stream and classes is None:
+            classes = declared
+        known = Classes.of_labels(labels, classes)
+        if labels.ndim == 1:
+            known = Classes((in_order(known.of_each[0], declared),))
+        if stream and max(known.sizes) < 2:
             raise later_not_allowed(
                 f"classes={known.listed} is not allowed: give all classes (at least 2) in the "
                 "first call of partial_fit."
@@ -194,10 +183,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         self._check_labels(labels, y, self.classes_)
         if classes is None:
             return known
-        if known.several:
-            again = Classes.given_for(labels, classes)
-        else:
-            again = Classes((np.unique(label_array("classes", classes)),))
+        again = Classes.of_labels(labels, classes)
         pairs = zip(again.of_each, known.of_each, strict=True)
         if any(len(a) != len(b) or (codes_of(a, b) < 0).any() for a, b in pairs):
             raise later_not_allowed(
@@ -248,18 +234,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         return [self._predict_block(draws, x)]
-
-    def _given(self, target: Array) -> Array:
-        return self._classes.given(target)
-
-    def _weighted_rows(
-        self, X: Any, codes: Array, classes: Classes, sample_weight: Any
-    ) -> KeptRows:
-        factors = None
-        if self.class_weight is not None:
-            weighted(codes, codes, sample_weight)  # our errors, not those of scikit-learn
-            factors = classes.weights(self.class_weight, codes, sample_weight)
-        return weighted(X, codes, sample_weight, factors)
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Logits (draws, rows, classes) of dense rows, differentiable with respect to the rows.

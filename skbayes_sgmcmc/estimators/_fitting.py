@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._data.kept_rows import KeptRows
@@ -31,6 +31,8 @@ class Task:
     previous: Any = None
     #: whether the rows are a part of a stream
     stream: bool = False
+    #: X and y of the call, for callbacks
+    data: dict[str, Any] = field(default_factory=dict)
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +67,7 @@ def extremes_named(estimator: Any) -> Iterator[None]:
         found = [
             f"{name}={value!r}"
             for name, value in estimator.get_params().items()
-            if name != "total_samples" and any(map(_is_extreme, _numbers(value)))
+            if name != "total_samples" and _is_extreme(value)
         ]
         if found:
             text, *where = str(error).partition(f" {MORE}")
@@ -75,12 +77,10 @@ def extremes_named(estimator: Any) -> Iterator[None]:
         raise
 
 
-def _numbers(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, tuple | list) else (value,)
-
-
 def _is_extreme(value: Any) -> bool:
     """Whether a parameter is named where chains diverge."""
+    if isinstance(value, tuple | list):
+        return any(map(_is_extreme, value))
     return isinstance(value, float) and not 1e-6 <= abs(value or 1.0) <= 1e6
 
 

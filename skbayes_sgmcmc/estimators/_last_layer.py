@@ -11,31 +11,36 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from sklearn.base import is_classifier
+from torch import nn
 
 from .._arrays import Array
+from .._data.kept_rows import KeptRows
+from .._data.minibatch import input_rows
+from .._draws.storage import allocate, dtype_name
+from .._engine.devices import prediction_device
+from .._engine.settings import Settings
 from .._exceptions import not_allowed, size_not_allowed
 from .._modes import usual_modes
 from .._table_columns import first_not_finite
 from .._validation import is_auto
+from ..models.likelihoods.base import Categorical, Likelihood
+from ..models.linear.last_layer import HeadModel, LogisticHead, RegressionHead
+from ..models.linear.rotated import FeatureCoordinates
+from ..models.networks.head import Body, Head, features_of, split
+from ..models.networks.module import precision
+from ..models.networks.module_checks import Rows
+from ..models.networks.module_copies import converted, light_copy
+from ..priors.factorised import Normal
+from ..priors.learned_scale import LearnedScale
+from ._fitting import Task
 from ._learned_scale import LINEAR, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix
 from ._network import NetworkEstimator
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from .._data.kept_rows import KeptRows
-    from .._data.minibatch import Data
     from .._engine.problem import Problem
-    from .._engine.settings import Settings
-    from ..models.likelihoods.base import Likelihood
-    from ..models.linear.last_layer import HeadModel
-    from ..models.linear.rotated import FeatureCoordinates
-    from ..models.networks.head import Body, Head, LinearHead
-    from ..models.networks.module_checks import Rows
-    from ..priors.learned_scale import LearnedScale
-    from ._fitting import Task
 
 
 class LastLayer(NetworkEstimator):
@@ -61,19 +66,11 @@ class LastLayer(NetworkEstimator):
 
     def _split(self, x: Rows) -> None:
         """Find the body and the head, given some rows; features must not be augmented."""
-        from ..models.networks.head import split
-
         parts = split(self._module, self._sampled_names, x) if self.augment is None else None
         self._body, self._head = (None, None) if parts is None else parts
         self._coordinates = None
         if hasattr(self, "prior_scale_"):
             del self.prior_scale_
-
-    def _linear_head(self, start: str) -> LinearHead | None:
-        """The head as a network of features."""
-        from ..models.networks.head import LinearHead
-
-        return None if self._head is None else LinearHead(self._head, start)
 
     # the model ------------------------------------------------------------------------------------
 
@@ -84,9 +81,6 @@ class LastLayer(NetworkEstimator):
 
     def _is_linear(self, likelihood: Likelihood) -> bool:
         """Whether the model is the library's own linear model of features."""
-        from ..models.likelihoods.base import Categorical
-        from ..priors.factorised import Normal
-
         head, plain_prior = self._head, not self._sparsity and self.prior_center == 0
         if head is None or not plain_prior or self.precision != "full":
             return False
@@ -126,9 +120,6 @@ class LastLayer(NetworkEstimator):
         return float(np.ravel(given)[0])
 
     def _linear_model(self, likelihood: Likelihood, output_gain: float) -> HeadModel:
-        from ..models.likelihoods.base import Categorical
-        from ..models.linear.last_layer import LogisticHead, RegressionHead
-
         head = self._head
         assert head is not None
         scale = self._linear_scale(head.n_features, output_gain)
@@ -139,8 +130,6 @@ class LastLayer(NetworkEstimator):
     def _problem(
         self, model: Any, rows: KeptRows, settings: Settings, inputs: Any = None
     ) -> Problem:
-        from ..models.linear.last_layer import HeadModel
-
         features = self._inputs(rows.x)
         if not isinstance(model, HeadModel):
             return super()._problem(model, rows, settings, features)
@@ -148,30 +137,17 @@ class LastLayer(NetworkEstimator):
         model = model.for_features(features, rows.weight, self._coordinates)
         self._coordinates = model.coordinates
         problem = super()._problem(model, rows, settings, features)
-        if not self._estimates_scale:
+        hyper = self._hyperprior() if self._estimates_scale else None
+        if hyper is None or hasattr(self, "prior_scale_"):  # later calls of a stream keep it
             return problem
-        model = self._with_likeliest_scale(model, problem.data, features, rows.weight)
-        return replace(problem, model=model)
-
-    def _with_likeliest_scale(
-        self, model: HeadModel, data: Data, features: Array, weight: Array | None
-    ) -> HeadModel:
-        """The model with the scale that is estimated in the first call of a fit or a stream."""
-        from ..models.linear.rotated import FeatureCoordinates
-
-        hyper = self._hyperprior()
-        if hasattr(self, "prior_scale_") or hyper is None:
-            return model
         # learned scales are relative to one over the features' typical sd
-        unit = FeatureCoordinates.of(features, weight, rotated=False, relative=True).scale
-        self.prior_scale_, start = model.estimated(data, hyper, unit)
+        unit = FeatureCoordinates.of(features, rows.weight, rotated=False, relative=True).scale
+        self.prior_scale_, start = model.estimated(problem.data, hyper, unit)
         model = model.with_scale(self.prior_scale_)
         model.start = start
-        return model
+        return replace(problem, model=model)
 
     def _must_mix(self, task: Task) -> MustMix:
-        from ..models.linear.last_layer import HeadModel
-
         if not isinstance(task.model, HeadModel):
             return super()._must_mix(task)
         # chains find one mode, so that the weights themselves agree
@@ -197,13 +173,6 @@ class LastLayer(NetworkEstimator):
     @usual_modes()
     def _features_of(self, rows: Any) -> Any:
         """Features of rows as the module sees them; differentiable if they are a tensor."""
-        from .._data.minibatch import input_rows
-        from .._draws.storage import allocate, dtype_name
-        from .._engine.devices import prediction_device
-        from ..models.networks.head import features_of
-        from ..models.networks.module import precision
-        from ..models.networks.module_copies import light_copy
-
         body, head = self._body, self._head
         assert body is not None and head is not None
         kind = precision(self._module)
@@ -217,11 +186,6 @@ class LastLayer(NetworkEstimator):
         return features_of(light_copy(body).to(device), input_rows(rows, kind, device), out)
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
-        import torch
-        from torch import nn
-
-        from ..models.networks.module_copies import converted, light_copy
-
         inputs, network = super()._export_parts(chosen)
         if self._body is not None:
             inputs = nn.Sequential(inputs, converted(light_copy(self._body), "cpu", torch.float32))

@@ -51,12 +51,6 @@ class Family:
         return {"identity": 0.0, "log": 1.0, "logit": 0.5}[self.link]
 
     @property
-    def exact_remedy(self) -> str:
-        """What to give if targets have no noise: only standardised ones take it as a number."""
-        logs = "" if self.standardised else "log(y) to likelihood='normal', and "
-        return f"{logs}noise as a number"
-
-    @property
     def kind(self) -> Any:
         """The class of the likelihood; importing it imports torch."""
         return getattr(import_module(f"..models.likelihoods.{self.module}", __package__), self.name)
@@ -129,11 +123,6 @@ class Choice:
             return False
         unasked = self.noise == AUTO and self.name == "normal" and self.own_noise
         return unasked or self.noise == HETEROSCEDASTIC
-
-    @property
-    def kind(self) -> tuple[Any, bool]:
-        """The same two, which later parts of a stream must keep."""
-        return self.name, self.heteroscedastic
 
     @property
     def family(self) -> Family:

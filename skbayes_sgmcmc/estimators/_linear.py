@@ -342,12 +342,8 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
                 found[some] = super(LinearClassifier, few[k])._mean_proba(part[some])
         return proba
 
-    def _logits(self, coef: Tensor, other: Tensor, x: Tensor) -> Tensor:
-        """Logits (draws, rows, classes) of some draws, differentiable with respect to the rows."""
-        return self._logit_module(coef, other)(x)
-
     def _logit_module(self, coef: Tensor, other: Tensor) -> nn.Module:
-        """The same as a torch module, for rows that come later."""
+        """Logits (draws, rows, classes) of some draws, as a function of rows."""
         raise NotImplementedError
 
     def _iter_logits(self, x: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -355,7 +351,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
             prediction.tensor_of(self.posterior_.pooled(name)) for name in self._logit_blocks
         )
         for some in LIMITS.blocks(len(coef), len(x) * len(self.classes_)):
-            yield some, self._logits(coef[some], other[some], x.to(coef.dtype))
+            yield some, self._logit_module(coef[some], other[some])(x.to(coef.dtype))
 
     def _student(self, X: Array) -> Blueprint:
         from ..models.networks.distillation import Blueprint

@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from sklearn.base import is_classifier
+from torch import Tensor, nn
 
 from .._arrays import Array
-from .._data.images import shape_in
+from .._data.datasets import DatasetRows, layout_of_items, targets_of
+from .._data.images import flat_rows, shape_in
+from .._data.kept_rows import KeptRows
+from .._data.layout import PLAIN, Field, Layout, is_several
+from .._engine.settings import Settings
 from .._exceptions import later_not_allowed, not_allowed
-from .._table_columns import of_tensor
-from .._validation import brief, check_choice, check_random_state, is_auto, is_real
+from .._table_columns import is_table, of_tensor
+from .._validation import brief, check_choice, check_random_state, check_sizes, is_auto, is_real
+from ..models.networks import module as modules
+from ..models.networks.distillation import Blueprint, Trainable, Without
+from ..models.networks.head import LinearHead
+from ..models.networks.model import NetworkModel
+from ..models.networks.module_checks import Rows
+from ..models.networks.module_copies import PickleOnly, light_copy
+from ..models.networks.network import Network
+from ..models.networks.selection import select
 from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
 from ._module_rows import is_dataset_like
 from ._parameters import Check, ModuleParameters, check_any_prior
 from ._sparsity import compress
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from .._data.kept_rows import KeptRows
-    from .._engine.settings import Settings
-    from ..models.networks.distillation import Blueprint
-    from ..models.networks.model import NetworkModel
-    from ..models.networks.module_checks import Rows
-    from ..models.networks.network import Network
 
 
 class ModuleEstimator(ModuleParameters, LastLayer):
@@ -76,8 +80,6 @@ class ModuleEstimator(ModuleParameters, LastLayer):
     @property
     def _has_weights(self) -> bool:
         """Whether ``module`` has weights of its own, and is not only a function that builds one."""
-        from torch import nn
-
         return isinstance(self.module, nn.Module | tuple)
 
     @property
@@ -88,15 +90,11 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return isinstance(self.init, str) and self.init == "module"
 
     def _settings(self) -> Any:
-        from .._engine.settings import Settings
-
         # the network starts there, and the rest is as for "auto"
         at_module = isinstance(self.init, str) and self.init == "module"
         return Settings.of(self, **({"init": "auto"} if at_module else {}))
 
     def __getstate__(self) -> dict[str, Any]:
-        from ..models.networks.module_copies import PickleOnly
-
         state: dict[str, Any] = super().__getstate__()
         contains = self._has_weights or hasattr(self, "_module")
         # first, so that skops comes to it before it comes to a module
@@ -108,8 +106,10 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _row_shape(self) -> tuple[int, ...]:
         """Shape of a row as the module gets it; several arguments lie in one flat row."""
-        shape = module_rows.shape_of(self._layout, self.input_shape)
-        return super()._row_shape() if shape is None else shape
+        if self.input_shape is not None:
+            return check_sizes("input_shape", self.input_shape)
+        one = self._layout != PLAIN and not self._layout.several
+        return self._layout.fields[0].shape if one else super()._row_shape()
 
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
         super()._fit_inputs(X, weight)
@@ -131,8 +131,6 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return flat, y
 
     def _validate_dataset(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        from .._data.datasets import layout_of_items, targets_of
-
         if self.standardize:
             raise not_allowed(
                 "standardize=True is not allowed with a dataset, which is never in memory as a "
@@ -151,9 +149,9 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return self._dataset_rows(X), y
 
     def _dataset_rows(self, X: Any) -> Any:
-        from .._data.datasets import DatasetRows
-
-        layout = module_rows.with_field(self._layout, self.n_features_in_)
+        layout = self._layout
+        if layout == PLAIN:  # of a fit to an array of rows
+            layout = Layout((Field(0, (self.n_features_in_,), "float"),))
         return DatasetRows(X, layout, self._row_shape(), self.n_workers)
 
     def _validate_rows(self, X: Any) -> Any:
@@ -163,7 +161,18 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _flat(self, X: Any) -> Any:
         """X as rows of numbers."""
-        return module_rows.flat(X, self._layout, self._row_shape, self.input_shape)
+        layout = self._layout
+        if layout.several and is_table(X):
+            X = module_rows.columns(X)
+        if layout.several or is_several(X):
+            return layout.flat(X)
+        shape = shape_in(X)
+        if shape is not None:
+            module_rows.check_shape(X, shape, self._row_shape(), self.input_shape)
+            X = flat_rows(X)
+        if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
+            layout.fields[0].check_whole("X", X)
+        return X
 
     # the module -----------------------------------------------------------------------------------
 
@@ -190,28 +199,22 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _build(self, n_outputs: int) -> nn.Module:
         """The estimator's own copy of the module."""
-        from torch import nn
-
-        from ..models.networks.module import build, in_one_precision, own_copy, with_weights
-
         if isinstance(self.module, nn.Module):
-            return own_copy(self.module)
+            return modules.own_copy(self.module)
         # weights that are not sampled stay as they are built, so these follow the seed, too
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        built = build(self._architecture(n_outputs), seed=seed)
+        built = modules.build(self._architecture(n_outputs), seed=seed)
         if self._has_weights:
-            built = with_weights(built, self.module[1])
-        return in_one_precision(built)
+            built = modules.with_weights(built, self.module[1])
+        return modules.in_one_precision(built)
 
     def _architecture(self, n_outputs: int) -> Any:
-        from ..models.networks.module import bind
-
         widths = {
             "n_features": self.n_features_in_,
             "input_shape": self._row_shape(),
             "n_outputs": n_outputs,
         }
-        return bind(self.module[0] if self._has_weights else self.module, **widths)
+        return modules.bind(self.module[0] if self._has_weights else self.module, **widths)
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         if not first:  # rows of whole numbers may reach the module as such, or as others do
@@ -219,14 +222,10 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return super()._make_model(rows, first=first)
 
     def _make_network(self, n_outputs: int) -> Network:
-        from ..models.networks.module import ModuleNetwork
-        from ..models.networks.module_copies import light_copy
-
         start = "module" if self._starts_at_module else "random"
-        head = self._linear_head(start)
-        if head is not None:
-            return head
-        network = ModuleNetwork(
+        if self._head is not None:
+            return LinearHead(self._head, start)
+        network = modules.ModuleNetwork(
             light_copy(self._module), self._vectorized, self._sampled_names, start, self._layout
         )
         network.counted_products = self._counted_products
@@ -240,11 +239,6 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _check_network(self, X: Array) -> None:
         """Make ``_module``, and look at what it does with a few rows."""
-        import torch
-
-        from ..models.networks.module import check_outputs
-        from ..models.networks.selection import select
-
         if self.input_shape is not None and math.prod(self._row_shape()) != X.shape[1]:
             raise not_allowed(
                 f"input_shape={self.input_shape!r} is not allowed: a row of X has {X.shape[1]} "
@@ -255,7 +249,7 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         with checks.counted_products(module) as products:
             outputs, x = self._try(module, few)
         self._counted_products = products()
-        check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
+        modules.check_outputs("module", self.module, outputs, (len(few), self._n_outputs))
         checks.check_behaviour(self.module, module, x)
         of_targets = (None,) if is_classifier(self) else (self._family.link, self.likelihood)
         self._left_out = checks.check_range(self.module, module, x, *of_targets)
@@ -272,13 +266,9 @@ class ModuleEstimator(ModuleParameters, LastLayer):
 
     def _few(self, module: nn.Module, X: Any) -> Tensor:
         """A few rows in the precision of the module."""
-        import torch
-
-        from ..models.networks.module import precision
-
         with np.errstate(over="ignore"):  # only shapes and types matter here
             few = np.ascontiguousarray(self._rows(X[:2]), np.float32)
-        return torch.from_numpy(few).to(precision(module))
+        return torch.from_numpy(few).to(modules.precision(module))
 
     def _try(self, module: nn.Module, few: Tensor) -> tuple[Any, Rows]:
         """The module's outputs for a few rows, and these as the module takes them."""
@@ -300,8 +290,6 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         return blueprint
 
     def _student_architecture(self) -> Any:
-        from ..models.networks.distillation import Trainable, Without
-
         if self._has_weights or len(self._sampled_names) < len([*self._module.parameters()]):
             # the student learns what is sampled, and has the rest
             return Trainable(self._module, self._sampled_names)
@@ -351,7 +339,5 @@ class ModuleEstimator(ModuleParameters, LastLayer):
         float
         """
         if y is None and is_dataset_like(X):
-            from .._data.datasets import targets_of
-
             y = targets_of(X, self.n_workers)
         return float(super().score(X, y, sample_weight))  # type: ignore[misc]

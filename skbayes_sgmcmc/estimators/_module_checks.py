@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from .._data.layout import Layout
 from .._exceptions import RandomLayerWarning, listed, module_not_allowed, not_allowed, warn
 from .._validation import brief
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from .._data.layout import Layout
-    from ..models.networks.module_checks import Rows
+from ..models.networks import module_checks as checks
+from ..models.networks.module_checks import Rows
+from ..models.networks.module_ids import UnknownId
 
 
 def tried(
@@ -27,11 +29,6 @@ def tried(
 
     Whole numbers in a single array are given as such only to modules that take them.
     """
-    import torch
-
-    from ..models.networks.module_checks import Rows, call, main_output
-    from ..models.networks.module_ids import UnknownId
-
     layouts = [layout]
     if layout.whole.any() and not layout.several:
         layouts.append(layout.with_floats())
@@ -40,7 +37,7 @@ def tried(
         x = Rows(few, one)
         try:
             with torch.no_grad():
-                outputs = main_output(call(module, x))
+                outputs = checks.main_output(checks.call(module, x))
         except UnknownId:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
@@ -68,9 +65,6 @@ def tried(
 @contextmanager
 def counted_products(module: nn.Module) -> Iterator[Callable[[], int]]:
     """Count the multiplications of linear layers and convolutions for a row of the calls."""
-    from torch import Tensor, nn
-    from torch.nn.modules.conv import _ConvNd
-
     found: dict[nn.Module, int] = {}
 
     def count(part: Any, args: Any, out: Any) -> None:
@@ -88,8 +82,6 @@ def counted_products(module: nn.Module) -> Iterator[Callable[[], int]]:
 
 def check_behaviour(given: Any, module: nn.Module, x: Rows) -> None:
     """Refuse a module that is no function of single rows; warn of random layers."""
-    from ..models.networks import module_checks as checks
-
     checks.batch_norms(module)
     changed = checks.changed_by_forward(module, x)
     if changed:
@@ -130,11 +122,9 @@ def check_range(
     Refuse other modules that return what the likelihood makes of their outputs. ``link`` is that of
     a regressor's likelihood, and None for classifiers.
     """
-    from ..models.networks.module_checks import confined, leave_out_probabilities
-
     if link is None:
-        return leave_out_probabilities("module", given, module, x)
-    if link != "none" and confined(module, x, 0.0, math.inf).any():
+        return checks.leave_out_probabilities("module", given, module, x)
+    if link != "none" and checks.confined(module, x, 0.0, math.inf).any():
         what = {"identity": "standardised targets", "log": "logarithms of means"}[link]
         raise module_not_allowed(
             f"module={brief(given)} is not allowed with likelihood={likelihood!r}: "
@@ -148,9 +138,7 @@ def check_gradients(
     module: nn.Module, names: Sequence[str], sample_parameters: Any, x: Rows
 ) -> None:
     """Refuse a choice of parameters if the outputs have a gradient in none of them."""
-    from ..models.networks.module_checks import without_gradient
-
-    still = without_gradient(module, names, x)
+    still = checks.without_gradient(module, names, x)
     if not still:
         return
     named = listed(map(repr, still))
@@ -171,8 +159,6 @@ def check_gradients(
 
 def check_parametrizations(given: Any, module: nn.Module, names: Sequence[str], x: Rows) -> None:
     """Refuse those that are not continuous; warn of those that are others in training."""
-    from ..models.networks import module_checks as checks
-
     for part, own in checks.parametrized(module, names).items():
         if checks.jumps(module, own, x):
             raise module_not_allowed(

@@ -143,11 +143,12 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
         network = self._make_network(n_outputs)
         check_network_memory(sum(map(math.prod, network.shapes.values())), self.n_chains)
         kind, options = self._model_kind(network)
+        given = "fan_in" if isinstance(self.prior_scale, str) else self.prior_scale
         return kind(
             network,
             likelihood,
             self._prior(),
-            self._learned_scale() or _given_scale(self.prior_scale),
+            self._learned_scale() or given,
             output_gain,
             augment=self.augment,
             precision=self.precision,
@@ -328,10 +329,6 @@ def _is_cold(temperature: Any) -> bool:
         n_steps = 10**5  # of a long run
         return bool(temperature.values(np.array([n_steps - 1]), n_steps)[0] < 1.0)
     return isinstance(temperature, Real) and 0.0 < float(temperature) < 1.0
-
-
-def _given_scale(prior_scale: Any) -> Any:
-    return "fan_in" if isinstance(prior_scale, str) else prior_scale
 
 
 class NetworkClassifier(NetworkEstimator, BayesianClassifier):

@@ -110,7 +110,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _meaning(self) -> tuple[Any, ...]:
         # other likelihoods have other parameters, and see targets in other units
-        return self._choice.kind, self._columns.meaning, self._n_targets
+        choice = self._choice
+        kind = choice.name, choice.heteroscedastic
+        return kind, self._columns.meaning, self._n_targets
 
     def _check_sense(self, rows: KeptRows) -> None:
         if self._likelihood().has_moments:
@@ -150,7 +152,9 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     @property
     def _exact_remedy(self) -> str:  # type: ignore[override]
-        return self._family.exact_remedy
+        # only standardised targets take the noise as a number
+        logs = "" if self._family.standardised else "log(y) to likelihood='normal', and "
+        return f"{logs}noise as a number"
 
     def _with_known(self, X: Any, y: Array) -> Array:
         """Targets, followed by what is known of their rows."""
@@ -196,9 +200,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _targets(self, y: Array) -> Array:
         return np.asarray((y - self._y_center) / self._y_scale)
-
-    def _given(self, target: Array) -> Array:
-        return self._shaped(target)
 
     def _outcomes(self, draws: Array, x: Any) -> list[Array]:
         one = self._predictive()(draws, x)

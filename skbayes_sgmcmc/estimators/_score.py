@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.metrics import r2_score
 
 from .._conversion import explained_conversion
 from .._exceptions import not_allowed
 from .._table_columns import check_no_mask, not_finite, of_tensor
+from ._times import SECTION
 
 
 def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -28,6 +30,12 @@ def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     float
         1 minus the mean squared error over the variance of the targets.
     """
+    if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
+        raise not_allowed(
+            "y with bounds is not allowed in score: R² needs the times themselves. Take "
+            "predict_log_density(X, y).mean() as the score.",
+            SECTION,
+        )
     predicted, y = self.predict(X), of_tensor(y)
     with explained_conversion("y", y):
         if reason := not_finite("y", y):

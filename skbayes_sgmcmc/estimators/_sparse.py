@@ -134,13 +134,12 @@ class SparsePerceptron(SelectorMixin, SparseParameters, Perceptron):
         return PosteriorSamples({**posterior.draws, "coef": coef}, posterior.weights)
 
     def _labels(self) -> dict[str, list[str]]:
-        if not self._is_linear():
-            return super()._labels()
-        outputs, features = self._output_labels(), self._columns.feature_labels
-        if self.posterior_.shapes["weight_1"][1] == 1:
-            return super()._labels() | {"coef": features}
-        names = [f"{of.removesuffix(' in ')}: {name}" for of in outputs for name in features]
-        return super()._labels() | {"coef": names}
+        labels, features = super()._labels(), self._columns.feature_labels
+        if self._is_linear():
+            one = self.posterior_.shapes["weight_1"][1] == 1
+            outputs = [f"{each.removesuffix(' in ')}: " for each in self._output_labels()]
+            labels["coef"] = [of + name for of in ([""] if one else outputs) for name in features]
+        return labels
 
     def _target_units(self) -> tuple[Any, Any]:
         """Scale and centre of the quantities that the network's outputs predict."""

@@ -18,7 +18,7 @@ from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
 from ._regressor import BayesianRegressor
-from ._times import SECTION, bounds_of
+from ._times import bounds_of
 from .tables import groups as grouped
 from .tables.offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 
@@ -226,11 +226,6 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
             )
         return bounds
 
-    def _given(self, target: Array) -> Array:
-        if not self._family.times:
-            return super()._given(target)
-        return np.where([False, True] & (target == 0.0), np.inf, target)
-
     # model ----------------------------------------------------------------------------------------
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> GLMModel:
@@ -346,27 +341,3 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
 
     def _labels(self) -> dict[str, list[str]]:
         return super()._labels() | grouped.effect_labels(self._groupings)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R², the share of the variance of y that :meth:`predict` explains.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Targets.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-        """
-        if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
-            raise not_allowed(
-                "y with bounds is not allowed in score: R² needs the times themselves. Take "
-                "predict_log_density(X, y).mean() as the score.",
-                SECTION,
-            )
-        return float(super().score(X, y, sample_weight))

@@ -121,18 +121,11 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     density_shapes_ : array of shape (n_components,)
         Shapes of the densities of the sources: 1 is logistic, 0 normal, and negative ones have
         lighter tails.
-    sampling_threshold_ : dict or None
-        Noise at up to 50 steps. "step": their numbers. "noise_ratio": alpha_t, the ratio of the
-        gradient noise to the injected noise in the worst direction; chains sample the posterior
-        where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
-        "injected_noise": variances, for
-        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, and
-        if the sampler injects no noise of this kind.
     posterior_ : PosteriorSamples
         Draws "components" of shape (n_chains, n_draws, n_components, n_features). The signs and the
         order of the components are aligned over draws and chains.
     {n_chains_, n_draws_} {n_steps_} {step_size_} {batch_size_} {compiled_} {not_compiled_}
-    {device_} {n_features_in_} {feature_names_in_}
+    {sampling_threshold_} {device_} {n_features_in_} {feature_names_in_}
 
     See Also
     --------

@@ -16,6 +16,7 @@ from .._limits import LIMITS
 from .._validation import BOUNDS, check_int
 from ._descriptions import SHARED, TOPICS, described
 from ._fitting import Task, renew_attributes
+from ._named_draws import attributes
 from ._topics import TopicModel
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class LatentDirichletAllocation(TopicModel):
 
     def _run(self, task: Task) -> None:
         if self.algorithm == "gibbs":
-            self._fit_gibbs(task.rows.x, task.settings)
+            self._fit_gibbs(task)
         else:
             super()._run(task)
 
@@ -192,16 +193,17 @@ class LatentDirichletAllocation(TopicModel):
         parts = self._parametrization(X), self._frequency(X), self._alpha(), self.doc_sweeps
         return LDAModel(*parts, **self._options())
 
-    def _fit_gibbs(self, X: Any, settings: Any) -> None:
+    def _fit_gibbs(self, task: Task) -> None:
         from .._engine.accelerators import Offer, choose
         from .._engine.lengths import Lengths
         from ..models.topics.gibbs import gibbs_draws
 
+        X, settings = task.rows.x, task.settings
         offer = Offer("documents", "sweeps", None, bool(X.sum() >= LIMITS.worth_words), numba=True)
         self.compiled_, self.not_compiled_ = choose(self.compiled, [offer])
         lengths = Lengths(GIBBS_BURN_IN, GIBBS_DRAWS, GIBBS_THINNING).with_given(settings)
         n_steps = lengths.n_steps
-        progress = Progress(self, {"X": X, "y": None})
+        progress = Progress(self, task.data)
 
         def on_sweep(done: int) -> None:
             progress.show(done // self.n_chains, n_steps, dict)
@@ -217,12 +219,11 @@ class LatentDirichletAllocation(TopicModel):
             on_sweep=on_sweep,
             **asdict(lengths),
         )
-        self.posterior_ = PosteriorSamples({"components": matched(draws)[0]})
-        self.n_chains_, self.n_draws_ = draws.shape[:2]
+        posterior = PosteriorSamples({"components": matched(draws)[0]})
+        vars(self).update(attributes(posterior, n_steps), device_="cpu")
         self._chain_state = self._stream_rows = self._mixing = None
         for of_steps in ("step_size_", "batch_size_", "sampling_threshold_"):
             vars(self).pop(of_steps, None)  # of an earlier fit with the other algorithm
-        self.n_steps_, self.device_ = n_steps, "cpu"
         renew_attributes(self)
         progress.close()
 

@@ -175,14 +175,6 @@ class BayesianLogisticRegression(LinearClassifier):
             posterior.select("coef", draws), posterior.select("intercept", draws), x
         )
 
-    def _logits(self, coef: Tensor, intercept: Tensor, x: Tensor) -> Tensor:
-        import torch
-
-        from ..models.linear.logistic import logits
-
-        z = logits(coef, intercept, x)
-        return z if z.shape[2] > 1 else torch.cat([torch.zeros_like(z), z], dim=2)
-
     def _logit_module(self, coef: Tensor, intercept: Tensor) -> nn.Module:
         import torch
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from torch import nn
 
 from ._descriptions import MODULE, NETWORK, SHARED, described
 from ._module import ModuleEstimator
 from ._network import NetworkClassifier
-
-if TYPE_CHECKING:
-    pass
 
 
 @described(SHARED | NETWORK | MODULE)

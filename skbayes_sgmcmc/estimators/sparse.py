@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from ._classes import columns
 from ._descriptions import NETWORK, SHARED, SPARSE, described
 from ._network import NetworkClassifier
 from ._sparse import SparsePerceptron
-
-if TYPE_CHECKING:
-    pass
 
 
 @described(SHARED | NETWORK | SPARSE)

@@ -305,10 +305,8 @@ def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
     if codes is None:
         codes = estimator._mean_proba(rows).argmax(axis=1)
     weights = estimator.posterior_.pooled_weights()
-    if weights is None:
-        weights = np.ones(1)
     with np.errstate(divide="ignore"):
-        log_weights = np.log(weights)
+        log_weights = np.log(np.ones(estimator.posterior_.n_pooled) if weights is None else weights)
     signs = np.empty(rows.shape, np.int8)
     for part in gen_batches(len(rows), LIMITS.gradient_rows):
         signs[part] = -np.sign(_slopes(estimator, rows[part], codes[part], log_weights))
@@ -336,7 +334,7 @@ def _slopes(estimator: Any, rows: Array, codes: Array, log_weights: Array) -> Ar
         odds = f.gather(2, at)[:, :, 0] - others
         size = odds.detach().double()
         size = logsigmoid(size) + logsigmoid(-size)
-        size += log_weight if len(log_weight) == 1 else log_weight[draws]
+        size += log_weight[draws]
         before, largest = largest, torch.maximum(largest, size.amax(0))
         share = torch.exp(size - largest).to(odds.dtype)
         # retain_graph keeps the part that all draws share, from x to the network's inputs

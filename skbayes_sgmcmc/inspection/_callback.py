@@ -92,22 +92,13 @@ class LearningCurve:
         self.verbose = verbose
         self.curves: Curves | None = None
         self.estimator_name = ""
+        self._begin()
+
+    def _begin(self) -> None:
         self.log: list[dict[str, Any]] = []
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Scores of all chains together."""
-        return {} if self.curves is None else self.curves.together
-
-    @property
-    def chain_values(self) -> dict[str, Any]:
-        """Scores of each chain."""
-        return {} if self.curves is None else self.curves.chains
-
-    @property
-    def draw_values(self) -> dict[str, Any]:
-        """Scores of single draws."""
-        return {} if self.curves is None else self.curves.single
+        self.values: dict[str, Any] = {}
+        self.chain_values: dict[str, Any] = {}
+        self.draw_values: dict[str, Any] = {}
 
     # scikit-learn's protocol ----------------------------------------------------------------------
 
@@ -119,7 +110,7 @@ class LearningCurve:
                 "this package, which may be a step of a pipeline."
             )
         self.estimator_name = type(estimator).__name__
-        self.log = []
+        self._begin()
         self.curves = kind_of_curves(estimator)(estimator, self.X, self.y)
 
     def teardown(self, estimator: Any, context: Any) -> None:
@@ -136,6 +127,7 @@ class LearningCurve:
             return
         if not self.curves.extend(fitted_estimator):
             return
+        self.values, self.chain_values, self.draw_values = self.curves.scores()
         scores = {name: float(values[-1]) for name, values in self.values.items()}
         entry = {"step": fitted_estimator.n_steps_, "n_draws": self.curves.n_draws}
         self.log.append(entry | scores)

@@ -100,13 +100,9 @@ class CoefficientDisplay(Display):
         names: list[str] = []
         parts: list[Array] = []
         for block in several("parameters", parameters, posterior.draws):
-            draws = posterior.pooled(block).reshape(posterior.n_pooled, -1)
-            given = labels.get(block)
-            names += given or [f"{block}[{j}]" for j in range(draws.shape[1])]
-            parts.append(draws)
-        draws = np.concatenate(parts, axis=1)
-        draws = draws.reshape(posterior.n_chains, posterior.n_draws, -1)
-        shown = PosteriorSamples({"x": draws}, posterior.weights)
+            parts.append(posterior[block].reshape(posterior.n_chains, posterior.n_draws, -1))
+            names += labels.get(block) or [f"{block}[{j}]" for j in range(parts[-1].shape[2])]
+        shown = PosteriorSamples({"x": np.concatenate(parts, axis=2)}, posterior.weights)
         lower, upper = shown.quantile("x", tails)
         if exponentiate:
             with np.errstate(over="ignore"):  # infinite, as in the summary

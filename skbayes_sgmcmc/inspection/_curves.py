@@ -64,20 +64,16 @@ class Curves:
         self._found = new
         return True
 
-    @property
-    def together(self) -> dict[str, Array]:
-        """For each metric, scores (n_draws,) of the average over all chains."""
-        return {name: values[0] for name, values in self._found.items()}
+    def scores(self) -> list[dict[str, Array]]:
+        """Scores (n_draws,) of the average over all chains, for each metric.
 
-    @property
-    def chains(self) -> dict[str, Array]:
-        """For each metric, scores (n_chains, n_draws) of the average over each chain."""
-        return {name: values[1 : 1 + self.n_chains] for name, values in self._found.items()}
-
-    @property
-    def single(self) -> dict[str, Array]:
-        """For each metric, scores (n_chains, n_draws) of single draws."""
-        return {name: values[1 + self.n_chains :] for name, values in self._found.items()}
+        Then those of averages over single chains, and those of single draws, (n_chains, n_draws).
+        """
+        _, each, single = _thirds(self.n_chains)
+        return [
+            {name: values[which] for name, values in self._found.items()}
+            for which in (0, each, single)
+        ]
 
     # what classifiers and regressors add ----------------------------------------------------------
 
@@ -188,25 +184,22 @@ class RegressorCurves(Curves):
         predict = estimator._predictive()
         squares = np.zeros((1 + 2 * n_chains, len(weights), n_outputs))
         nll = np.zeros(squares.shape[:2])
-        all_chains, each, single = _thirds(n_chains)
         with np.errstate(divide="ignore"):  # some weights may be zero
             log_weights = np.log(weights)
         for rows, places, predictive in self._blocks(estimator, predict, draws, n_outputs):
-            y, norm = self.known[rows], norms[places, None]
-            f = self._by_chain(predictive.mean())
+            norm = norms[places, None]
             density = self._by_chain(predictive.log_density(self.y[rows]).sum(axis=2))
-            nll[single, places] -= density.sum(axis=2)
-            density = density + log_weights[places, None]
-            _accumulate(np.logaddexp, density, self.log_densities[:, rows])
-            of_all = np.logaddexp.reduce(density, axis=0) - math.log(n_chains)
-            nll[all_chains, places] -= np.sum(of_all - np.log(norm), axis=1)
-            nll[each, places] -= np.sum(density - np.log(norm), axis=2)
-            squares[single, places] += np.sum((y - f) ** 2, axis=2)
+            summed = density + log_weights[places, None]
+            _accumulate(np.logaddexp, summed, self.log_densities[:, rows])
+            of_all = np.logaddexp.reduce(summed, axis=0)[None] - math.log(n_chains)
+            logs = of_all - np.log(norm), summed - np.log(norm), density
+            f, norm = self._by_chain(predictive.mean()), norm[:, :, None]
             running = np.asarray(f * weights[places, None, None], np.float64)
             _accumulate(np.add, running, self.sums[:, rows])
-            norm = norm[:, :, None]
-            squares[all_chains, places] += np.sum((y - running.mean(axis=0) / norm) ** 2, axis=1)
-            squares[each, places] += np.sum((y - running / norm) ** 2, axis=2)
+            means = running.mean(axis=0)[None] / norm, running / norm, f
+            for which, log, mean in zip(_thirds(n_chains), logs, means, strict=True):
+                nll[which, places] -= log.sum(axis=2)
+                squares[which, places] += np.sum((self.known[rows] - mean) ** 2, axis=2)
         rmse = {"rmse": np.sqrt(squares / len(self.y)).mean(axis=2)}
         return ({} if np.isnan(self.known).any() else rmse) | {"nll": nll / len(self.y)}
 

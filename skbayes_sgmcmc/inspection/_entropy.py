@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from .._arrays import Array
 from .._draws import prediction
@@ -90,7 +91,9 @@ class EntropyHistogramDisplay(Display):
     labels: Sequence[str] = DISTRIBUTIONS
 
     def __post_init__(self) -> None:
-        self.auroc = _auroc(np.asarray(self.entropy), np.asarray(self.entropy_other))
+        both = np.concatenate([self.entropy, self.entropy_other])
+        other = np.repeat([0, 1], [len(self.entropy), len(self.entropy_other)])
+        self.auroc = float(roc_auc_score(other, both))
 
     @classmethod
     def from_estimator(
@@ -240,11 +243,3 @@ def _wrong(fitted: Any, X: Any, y: Any) -> Array:
             "histogram of either kind needs some. Give more rows."
         )
     return wrong
-
-
-def _auroc(low: Array, high: Array) -> float:
-    """P(high > low) + P(high = low) / 2 for two sets of numbers."""
-    ordered = np.sort(low)
-    below = np.searchsorted(ordered, high, side="left").mean()
-    not_above = np.searchsorted(ordered, high, side="right").mean()
-    return float(0.5 * (below + not_above) / len(ordered))

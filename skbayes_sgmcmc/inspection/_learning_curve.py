@@ -182,13 +182,9 @@ class LearningCurveDisplay(Display):
 
     @classmethod
     def _of(cls, curves: Curves, name: str) -> Self:
-        return cls(
-            np.arange(1, curves.n_draws + 1),
-            curves.together,
-            chain_values=curves.chains,
-            draw_values=curves.single,
-            name=name,
-        )
+        values, of_chains, of_draws = curves.scores()
+        steps = np.arange(1, curves.n_draws + 1)
+        return cls(steps, values, chain_values=of_chains, draw_values=of_draws, name=name)
 
     def plot(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -181,14 +180,6 @@ class Columns:
         """The columns of X that are features."""
         special = list(self.special.values())
         return X[:, np.setdiff1d(np.arange(X.shape[1]), special)] if special else X
-
-    def with_labels(self, X: Any) -> Any:
-        """Checked rows with the labels that the user gave, in place of codes."""
-        for j, labels in self.known.items():
-            values = np.array(labels, dtype=object)[values_of(X, j).astype(int)]
-            numeric = all(isinstance(label, Real) and float(label) == label for label in labels)
-            X = with_column(X, j, values.astype(float) if numeric or sp.issparse(X) else values)
-        return self.encoding.decoded(X)
 
 
 def values_of(X: Any, column: int) -> Array:

@@ -67,9 +67,6 @@ class Numbers:
         values = numbers_of(name, column)
         return np.column_stack([values, np.isnan(values)] if self.gaps else [values])
 
-    def decoded(self, rows: Array) -> Array:
-        return np.where(rows[:, 1] > 0.0, np.nan, rows[:, 0]) if self.gaps else rows[:, 0]
-
 
 @dataclass(frozen=True)
 class Categories:
@@ -134,11 +131,6 @@ class Categories:
         places = np.concatenate([codes[seen], np.tile(spread, len(new))])
         shares = np.concatenate([np.ones(len(seen)), np.tile(others[spread], len(new))])
         return sp.csr_matrix((shares, (rows, places)), shape=(len(values), self.width))
-
-    def decoded(self, rows: Array) -> Array:
-        numbers = [level for level in self.levels if not isinstance(level, str | None)]
-        other = max(numbers) + 1 if numbers else "other"
-        return np.array([*self.levels, other], dtype=object)[rows.argmax(axis=1)]
 
 
 @dataclass(frozen=True)
@@ -206,15 +198,6 @@ class Encoding:
             if isinstance(column, Numbers):
                 part[np.isnan(part[:, 0]), 0] = column.mean
 
-    def decoded(self, X: Any) -> Any:
-        """Encoded rows with the columns that the user gave."""
-        if self.plain:
-            return X
-        rows = X.toarray() if sp.issparse(X) else np.asarray(X)
-        ends = np.cumsum([each.width for each in self.columns])[:-1]
-        parts = zip(self.columns, np.split(rows, ends, axis=1), strict=True)
-        return np.column_stack([column.decoded(part).astype(object) for column, part in parts])
-
     def check_plain(self, what: str) -> None:
         """Raise ``ValueError`` if the model sees other columns than X has."""
         if not self.plain:
@@ -244,16 +227,12 @@ def learned(
     their names, if X has any. ``chosen`` is the parameter ``categorical_features``, and ``special``
     has the columns that are no features.
     """
-    categories = _categories(X, names, chosen, X.shape[1])
+    categories = _categories(X, names, chosen, special)
     for j in categories & special.keys():
         raise not_allowed(
             f"categorical_features={chosen!r} is not allowed with {special[j]}: the column "
             f"{labels[j]!r} is not a feature. Leave it out of one of them."
         )
-    if isinstance(chosen, str):
-        categories = {
-            j for j in range(X.shape[1]) if j not in special and _is_categorical(column_of(X, j))
-        }
     columns = {j: column_of(X, j) for j in range(X.shape[1]) if j not in categories}
     bad = {j: each for j, each in columns.items() if not _are_numbers(each)}
     for j in bad.keys() & special.keys():
@@ -296,10 +275,14 @@ def check_categorical_features(name: str, value: Any) -> None:
         )
 
 
-def _categories(X: Any, names: Sequence[str], chosen: Any, n_columns: int) -> set[int]:
-    """Columns that the user names."""
-    if chosen is None or isinstance(chosen, str):
+def _categories(X: Any, names: Sequence[str], chosen: Any, special: Any) -> set[int]:
+    """Columns that the user names, or whose types make their values categories."""
+    n_columns = X.shape[1]
+    if chosen is None:
         return set()
+    if isinstance(chosen, str):
+        columns = {j: column_of(X, j) for j in range(n_columns) if j not in special}
+        return {j for j, c in columns.items() if declares_categories(c) or holds_text(as_array(c))}
     given = np.asarray(chosen)
     if given.dtype == bool and len(given) == n_columns:
         return {*map(int, np.flatnonzero(given))}
@@ -314,11 +297,6 @@ def _categories(X: Any, names: Sequence[str], chosen: Any, n_columns: int) -> se
             )
         found.add(list(names).index(each) if named else int(each))
     return found
-
-
-def _is_categorical(column: Any) -> bool:
-    """Whether the type of a column makes its values categories."""
-    return declares_categories(column) or holds_text(as_array(column))
 
 
 def _are_numbers(column: Any) -> bool:

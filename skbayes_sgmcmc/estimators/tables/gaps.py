@@ -35,11 +35,6 @@ class NormalNumbers:
     mean: Array
     covariance: Array
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, NormalNumbers):
-            return NotImplemented
-        return all(map(np.array_equal, vars(self).values(), vars(other).values()))
-
     @classmethod
     def learned(cls, places: Sequence[int], values: Array) -> Self | None:
         """The distribution of columns (rows, d) with gaps; None if it can say nothing."""

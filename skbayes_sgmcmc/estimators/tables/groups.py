@@ -188,30 +188,26 @@ def effect_axes(groupings: Groupings) -> dict[str, dict[str, list[Any]]]:
 def effect_labels(groupings: Groupings) -> dict[str, list[str]]:
     """Names of the effects of each group, as figures and tables show them."""
     return {
-        name: [f"{name.removeprefix('effect_')}[{label_text(label)}]" for label in labels]
-        for name, axis in effect_axes(groupings).items()
-        for labels in axis.values()
+        name: [f"{name.removeprefix('effect_')}[{label_text(each)}]" for each in grouping.labels]
+        for name, grouping, _ in effects(groupings)
     }
 
 
-def exported_labels(grouping: Grouping) -> list[Any]:
-    """Labels of the groups for a module of torch, which takes rows of float32."""
-    for label in grouping.labels:
-        if not isinstance(label, Real) or abs(float(label)) >= BOUNDS.whole:
+def exported_effects(
+    groupings: Groupings, posterior: PosteriorSamples, chosen: Array, unit: float
+) -> list[Any]:
+    """Effects of some draws as ``LinearOutputs`` takes them, for rows of float32."""
+    for grouping in groupings:
+        for label in grouping.labels:
+            if isinstance(label, Real) and abs(float(label)) < BOUNDS.whole:
+                continue
             raise not_allowed(
                 f"a model with the group {label_text(label)} in column {grouping.name!r} is not "
                 "allowed in an export: rows of a module are float32, which holds whole numbers "
                 "below 2**24. Replace the labels by such numbers, for instance by OrdinalEncoder "
                 "of scikit-learn, and fit again."
             )
-    return grouping.labels
-
-
-def exported_effects(
-    groupings: Groupings, posterior: PosteriorSamples, chosen: Array, unit: float
-) -> list[Any]:
-    """Effects of some draws as ``LinearOutputs`` takes them."""
     return [
-        (grouping.column, exported_labels(grouping), slope, posterior.select(name, chosen) / unit)
+        (grouping.column, grouping.labels, slope, posterior.select(name, chosen) / unit)
         for name, grouping, slope in effects(groupings)
     ]
