@@ -45,6 +45,12 @@ def problem(name, weighted):
     return model, data, theta
 
 
+def share_of(chains):
+    """The share of the rows' own noise; chains whose noise is the rows' own need not name it."""
+    share = chains.model_state.get("own_share")
+    return 1.0 if share is None else float(share[0])
+
+
 def log_lik_of_share(model, theta, data, share):
     """Weighted log likelihood of every chain, whose last weights towards s count by a share."""
     theta = theta.clone()
@@ -57,13 +63,12 @@ def log_lik_of_share(model, theta, data, share):
 
 
 @cases("weighted", [False, True])
-@cases("progress, share", [(0.0, 0.0), (0.5, 0.0), (0.625, 0.5), (0.75, 1.0)])
+@cases("share", [0.0, 1.0])
 @cases("name", MODELS)
-def test_potential_and_gradient_are_those_of_shared_noise(name, progress, share, weighted):
-    """Those of autograd, to 1e-9, at several times of the burn-in."""
+def test_potential_and_gradient_are_those_of_shared_noise(name, share, weighted):
+    """Those of autograd, to 1e-9, of the simpler density and of the model's own."""
     model, data, theta = problem(name, weighted)
-    state = model.init_state(theta)
-    assert model.anneal(state, 0.0, progress) == (share > 0.0)
+    state = model.init_state(theta) | (model.simpler(theta) if share == 0.0 else {})
     at = theta.clone().requires_grad_(True)
     expected = -log_lik_of_share(model, at, data, share)
     (slope,) = torch.autograd.grad(expected.sum(), at)
@@ -76,28 +81,39 @@ def test_potential_and_gradient_are_those_of_shared_noise(name, progress, share,
     torch.testing.assert_close(out, slope, rtol=1e-9, atol=1e-9)
 
 
-def test_the_share_grows_from_nothing_to_one_and_never_falls():
-    """Zero in the first half of the burn-in, then twenty steps; runs that go on keep theirs."""
-    model, _, theta = problem("learned scales", False)
-    state, seen, changes = model.init_state(theta), [], 0
+@cases("name", MODELS)
+def test_rows_get_their_own_noise_without_a_jump(name):
+    """In the middle of the burn-in, once; the density of the position is then what it was before.
+
+    Weights that have drifted, because no row knew of them, would be noise that no row has. Chains
+    of 40,000 rows with little noise did not come back: densities were 0.1 to 3.6 nats worse.
+    """
+    model, data, theta = problem(name, False)
+    state = model.init_state(theta) | model.simpler(theta)
+    rows = data.all_rows()
+
+    def value(of):
+        out = torch.zeros_like(theta)
+        return model.value_and_gradient(theta, rows, of, None, out=out, scale=1.0)
+
+    before = value(state)
     times = np.linspace(0.0, 1.0, 1001)
-    for before, progress in pairwise([0.0, *times]):
-        changes += model.anneal(state, before, progress)
-        seen.append(float(state["own_share"][0]))
-    assert seen[:501] == [0.0] * 501
-    assert seen[750:] == [1.0] * 251
-    assert np.all(np.diff(seen) >= 0.0)
-    assert changes == 20
-    for before, progress in pairwise(times):
-        model.anneal(state, before, progress)
-        assert float(state["own_share"][0]) == 1.0
+    due = [time for last, time in pairwise(times) if model.anneals(last, time)]
+    assert due == [0.5]
+    model.anneal(theta, state)
+    torch.testing.assert_close(value(state), before, rtol=1e-12, atol=1e-12)
+    theta.add_(0.3)
+    torch.testing.assert_close(value(state), value(model.init_state(theta)))
+    moved = theta.clone()
+    model.anneal(theta, state)  # as in a run that goes on
+    assert torch.equal(theta, moved)
 
 
 def test_networks_with_one_kind_of_output_have_no_share():
     model = NetworkModel(MLP((4, 5, 2), "tanh"), Gaussian(2, None), Normal(), 0.7)
     theta = torch.zeros(1, model.n_parameters)
-    assert model.init_state(theta) == {}
-    assert not model.anneal({}, 0.0, 0.625)
+    assert model.simpler(theta) == {}
+    assert not model.anneals(0.0, 1.0)
 
 
 @pytest.mark.parametrize("burn_in", [0, 1, 7, 399, 400])
@@ -109,9 +125,9 @@ def test_every_draw_is_of_the_models_own_density(burn_in, monkeypatch):
     seen, same, loop = [], [], Chains._set_progress
 
     def look(chains, k):
-        before = float(chains.model_state["own_share"][0])
+        before = share_of(chains)
         loop(chains, k)
-        seen.append((k, float(chains.model_state["own_share"][0])))
+        seen.append((k, share_of(chains)))
         if seen[-1][1] != before:
             same.append(chains.last_step.same_target)
 
@@ -155,7 +171,7 @@ def shares_of(reg, monkeypatch):
 
     def look(chains, k):
         loop(chains, k)
-        seen.add(float(chains.model_state["own_share"][0]))
+        seen.add(share_of(chains))
 
     with monkeypatch.context() as patch:
         patch.setattr(Chains, "_set_progress", look)

@@ -29,7 +29,7 @@ MADE_MANY = {
     "made5_many": MADE["made5"] | {"n_samples": N_MANY},
     "wide5_many": MADE["made5"] | {"n_samples": N_MANY, "n_features": 60, "n_informative": 20},
 }
-MANY_SETS = ("friedman1_many", *MADE_MANY)
+MANY_SETS = ("friedman1_many", "prices_many", *MADE_MANY)
 #: sets of ``early_ends.py`` on which no default was chosen
 UNSEEN = {
     "moons": partial(datasets.make_moons, 500, noise=0.3),
@@ -62,7 +62,7 @@ PUBLISHED_SPLITS = {"airfoil_42": "airfoil", "bikesharing_42": "bikesharing"}
 
 
 def task_of(name):
-    real = PUBLISHED_SPLITS.get(name, name) in (*REGRESSION, *FRIEDMAN)
+    real = PUBLISHED_SPLITS.get(name, name) in (*REGRESSION, *FRIEDMAN, "prices_many")
     return "regression" if real else "classification"
 
 
@@ -99,6 +99,8 @@ def _table(name, seed):
         return datasets.make_classification(**made[name], random_state=seed)
     if name == "australian":
         return load_australian()
+    if name == "prices_many":
+        return _prices(seed)
     if name == "diabetes":
         return datasets.load_diabetes(return_X_y=True)
     if name in FRIEDMAN:
@@ -107,6 +109,18 @@ def _table(name, seed):
         if data is None:
             raise SystemExit("Set SKBAYES_DATA to a folder that holds tabular_regression.npz.")
         return data[f"{name}/X"], data[f"{name}/y"]
+
+
+def _prices(seed):
+    """Prices of stones by weight, three sides and two grades; the noise is a tenth of the price."""
+    rng = np.random.default_rng(seed)
+    weight = np.exp(rng.normal(-0.4, 0.6, N_MANY))
+    sides = np.cbrt(weight)[:, None] * np.exp(0.02 * rng.standard_normal((N_MANY, 3)))
+    grades = rng.integers(0, 8, (N_MANY, 2))
+    size = np.log(weight)
+    log_price = 1.7 * size + 0.08 * grades[:, 0] + 0.1 * grades[:, 1] * (1.0 + 0.2 * size)
+    price = np.exp(log_price + 0.1 * rng.standard_t(6, N_MANY))
+    return np.column_stack([weight, sides, grades]), price
 
 
 def _a9a(seed):

@@ -74,6 +74,8 @@ class Chains:
         self.state: State | None = None
         theta = self.target.to_theta(phi)
         self.model_state: State = self.target.model.init_state(theta)
+        if plan.annealed:
+            self.model_state |= self.target.model.simpler(theta)
         self.cursor = Cursor()
         self.draws = draws
         #: draws that are still on the device, (chains, kept, n_kept) each
@@ -273,10 +275,8 @@ class Chains:
         found = np.zeros(len(k), dtype=bool)
         if model.after_step is not None:
             found |= (k - 1) % model.after_every == 0
-        # without annealing, the first step changes all
-        last = self.plan.burn_in if self.plan.annealed else 1
-        for i in np.flatnonzero(k <= last).tolist():
-            found[i] |= model.anneals(*self._annealed(int(k[i])))
+        for i in np.flatnonzero(k <= self.plan.burn_in).tolist():
+            found[i] |= self._anneals(int(k[i]))
         return found
 
     def _finish(self, k: int, keep: bool) -> None:
@@ -311,18 +311,20 @@ class Chains:
             self.last_step.progress = self._progress(k)
             self.last_step.tuning = self.plan.auto and k < self.plan.burn_in
             self.last_step.burnt_in = k
-            if self.target.model.anneal(self.model_state, *self._annealed(k)):
+            if self._anneals(k):
+                theta = self.target.to_theta(self.phi)
+                self.target.model.anneal(theta, self.model_state)
+                self.phi.copy_(self.target.from_theta(theta))
                 self.last_step.same_target = False
 
     def _progress(self, k: int) -> float:
         """The fraction of the burn-in that is finished at step k."""
         return k / self.plan.burn_in if k < self.plan.burn_in else 1.0
 
-    def _annealed(self, k: int) -> tuple[float, float]:
-        """The fractions before and at step k that the model's target is annealed by."""
-        if not self.plan.annealed:
-            return float(k > 0), 1.0
-        return self._progress(k - 1) if k else 0.0, self._progress(k)
+    def _anneals(self, k: int) -> bool:
+        """Whether the model goes over to its own density before step k."""
+        model = self.target.model
+        return self.plan.annealed and model.anneals(self._progress(k - 1), self._progress(k))
 
     # collecting -----------------------------------------------------------------------------------
 

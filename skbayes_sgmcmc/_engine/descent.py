@@ -126,9 +126,7 @@ class Descent:
             self.most = min(self.most, most_rows // self.size)
         self.minibatches = minibatches.uniform(self.size)
         self._agree = minibatches.follow_first
-        state = target.model.init_state(target.to_theta(phi))
-        target.model.anneal(state, 0.0, 1.0)
-        self.state = target.model.active(state)
+        self.state = target.model.active(target.model.init_state(target.to_theta(phi)))
 
     def _few_differ(self) -> bool:
         """Whether fewer than ``fewest_rows`` rows have a likelihood of their own at the start."""

@@ -173,21 +173,20 @@ class Model:
         """Tensors of each chain that change along with theta, such as latent variables."""
         return {}
 
-    def anneal(self, state: State, before: float, progress: float) -> bool:
-        """Change the target of a burn-in, from its fraction ``before`` to the one ``progress``.
+    def simpler(self, theta: Tensor) -> State:
+        """Entries of the state with which a burn-in begins with a simpler density.
 
-        If their density leads chains astray, models begin with a simpler one, which gradients and
-        potentials know from ``state``. With ``progress=1`` it is the model's own. Returns True if
-        the target may have changed.
+        Models have one if their own leads chains astray. Gradients and potentials know it from the
+        state.
         """
-        return False
+        return {}
 
     def anneals(self, before: float, progress: float) -> bool:
-        """Whether :meth:`anneal` may change the target of chains that have taken all steps before.
-
-        Only models with steps that are compiled as a whole need it.
-        """
+        """Whether :meth:`anneal` is due between these fractions of the burn-in."""
         return False
+
+    def anneal(self, theta: Tensor, state: State) -> None:
+        """Go over from the simpler density to the model's own, in place."""
 
     def active(self, state: State) -> State:
         """The entries of ``state`` that gradients and potentials of the next steps need.
@@ -287,7 +286,6 @@ class Model:
     def scores(self, theta: Tensor, batch: Batch) -> Tensor:
         """grad log p(row | theta) of every row at one position, shape (rows, n_parameters)."""
         state = self.init_state(theta)
-        self.anneal(state, 0.0, 1.0)
         same = replace(batch, weight=1.0)
         return -self.row_gradients(theta, same, state, ChainRandom([]))[0]
 

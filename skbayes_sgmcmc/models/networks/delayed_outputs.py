@@ -4,9 +4,14 @@ A network that predicts means and noise can explain a row by its mean, or give u
 Large noise takes the row's weight away, so chains that begin with both seldom come back from the
 second. They begin with one noise for all rows, and find the means; then the noise becomes the rows'
 own. For outputs s = b + h'W of a row, with the last layer's biases b and inputs h, and a share a
-that grows from 0 to 1, the likelihood gets
+that is 0 first, and 1 from half of the burn-in, the likelihood gets
 
     b + a h'W.
+
+Meanwhile W drifts, because no row knows of it, and begins at 0 when it is needed. A share that grew
+step by step, for chains to follow, lost those of many rows with little noise: minibatches took
+their steps until W had run away, and predictive densities were 0.1 to 3.6 nats worse
+(docs/project/network_defaults.md).
 """
 
 from __future__ import annotations
@@ -18,31 +23,25 @@ from torch import Tensor
 
 from ..._metric import State
 
-#: finished fraction of the burn-in at which the share begins to grow, and at which it is 1
-FIRST, LAST = 0.5, 0.75
-#: number of steps while it grows: after each, samplers compute a gradient again
-LEVELS = 20
+#: finished fraction of the burn-in at which the outputs become the rows' own
+BEGIN = 0.5
 #: name of the share, (chains, 1, 1), in a chain's state
 SHARE = "own_share"
 
 
-def init_state(theta: Tensor) -> State:
+def delayed(theta: Tensor) -> State:
     """The share of chains at their starts."""
     return {SHARE: theta.new_zeros(len(theta), 1, 1)}
 
 
-def anneals(before: float, progress: float) -> bool:
-    """Whether the share grows between these fractions of the burn-in."""
-    return _level(before) != _level(progress)
+def begin(weights: Tensor, groups: Sequence[slice], state: State) -> None:
+    """Set the share to one, and W (chains, inputs, outputs) to what it has been with the share.
 
-
-def anneal(state: State, progress: float) -> None:
-    """Let the share grow; chains that go on after a run keep theirs, which is 1."""
-    state[SHARE].clamp_(min=_level(progress) / LEVELS)
-
-
-def _level(progress: float) -> int:
-    return int(min(max((progress - FIRST) / (LAST - FIRST), 0.0), 1.0) * LEVELS)
+    Chains that go on after a run have a share of one already.
+    """
+    for columns in groups:
+        weights[..., columns].mul_(state[SHARE])
+    state[SHARE].fill_(1.0)
 
 
 def active(state: State) -> State:

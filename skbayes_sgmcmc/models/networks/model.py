@@ -177,17 +177,17 @@ class NetworkModel(Model):
                 weights[:, columns] = 0.0  # which are then the same for all rows
         return start
 
-    def init_state(self, theta: Tensor) -> State:
-        return delayed_outputs.init_state(theta) if self._besides else {}
-
-    def anneal(self, state: State, before: float, progress: float) -> bool:
-        """Outputs beside the means are biases, equal for all rows, and become the rows' own."""
-        if changes := self.anneals(before, progress):
-            delayed_outputs.anneal(state, progress)
-        return changes
+    def simpler(self, theta: Tensor) -> State:
+        """Outputs beside the means are biases, equal for all rows."""
+        return delayed_outputs.delayed(theta) if self._besides else {}
 
     def anneals(self, before: float, progress: float) -> bool:
-        return bool(self._besides) and delayed_outputs.anneals(before, progress)
+        return bool(self._besides) and before < delayed_outputs.BEGIN <= progress
+
+    def anneal(self, theta: Tensor, state: State) -> None:
+        block = cast(str, self.network.output_block)
+        weights = theta[:, self.places()[block]].view(len(theta), *self.network.shapes[block])
+        delayed_outputs.begin(weights, self._besides, state)
 
     def active(self, state: State) -> State:
         return delayed_outputs.active(state)
