@@ -11,6 +11,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.special import expit
@@ -166,6 +167,21 @@ def test_a_gaussian_that_is_used_far_away_is_warned_of(rows, limits, monkeypatch
         for part in np.split(zero, 4):
             clf.partial_fit(part, np.zeros(len(part), int))
     assert sum("sds from where" in str(w.message) for w in caught) == 1
+
+
+@pytest.mark.statistical
+def test_rows_in_random_order_are_not_warned_of_however_many_parameters_there_are():
+    """The mean of 200 parameters moves by some ten sds together, and by less than one in each."""
+    rng = np.random.default_rng(1)
+    category = np.concatenate([np.repeat(np.arange(200), 2), rng.integers(0, 200, 8600)])
+    X = pd.DataFrame({"c": np.char.add("c", category.astype(str))})
+    y = rng.poisson(np.exp(0.7 * rng.standard_normal(200))[category])
+    kind = {"likelihood": "poisson", "n_chains": 2, "n_draws": 20}
+    reg = BayesianGLMRegressor(**kind, random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*after .* rows, the posterior is")
+        for part in np.split(np.arange(len(y)), 6):
+            reg.partial_fit(X.iloc[part], y[part])
 
 
 def test_rows_that_stand_for_many_are_warned_of(rows, limits):

@@ -271,3 +271,19 @@ def test_times_or_amounts_that_are_all_alike_leave_no_noise(name, bounds, refuse
         return
     with pytest.raises(ValueError, match=r"y with the value 3 in .* leaves no noise to learn"):
         model.fit(X, y)
+
+
+@pytest.mark.statistical
+def test_few_rows_say_little_of_weibull_times():
+    """The density falls like exp(-exp(z)): averaged far away, its curvature says nothing.
+
+    The exact posterior, by quadrature, has -0.30 +- 0.89 for log sigma and 7.2 +- 12.1 for the
+    coefficient. Both have long tails; sds were below 1e-6.
+    """
+    reg = BayesianGLMRegressor(likelihood="weibull", prior_scale=20.0, random_state=0)
+    reg.fit([[0.0], [0.1]], [1.0, 3.0])
+    log_sigma, coef = reg.posterior_["log_sigma"], reg.posterior_["coef"]
+    assert abs(np.median(log_sigma) + 0.3) < 0.3
+    assert 0.7 < log_sigma.std() < 1.4
+    assert abs(np.median(coef) - 7.2) < 3.0
+    assert 8.0 < coef.std() < 24.0

@@ -316,13 +316,15 @@ class Summary:
         """Whether the mean has left the region where the Gaussian of earlier rows holds; warn once.
 
         If the curvature changes by a share ``change`` within a sd, then the gradient of rows whose
-        Gaussian is used z sds away is off by about change * z^2 / 2, in 1/sds.
+        Gaussian is used z sds away is off by about change * z^2 / 2, in 1/sds. Rows in random order
+        move many parameters by many sds together, but each by a fraction of one.
         """
         if self.past is None or self.before.warned or not self.call.keep:
             return self.before.warned
         assert values.center is not None
         distance, _ = self.past.potential(values.center)  # half the square of z
-        if distance * change < STREAM.most_stretched:
+        at_random = 2.0 * distance < _limit(len(values.center))
+        if at_random or distance * change < STREAM.most_stretched:
             return False
         warn(
             f"after {self.call.seen:g} rows, the posterior is {math.sqrt(2.0 * distance):.0f} sds "

@@ -27,6 +27,9 @@ MAX_FIXED_POINT_STEPS = 15
 MAX_SETTLING = 10
 #: what sds are divided by at least
 SMALLEST = np.finfo(float).tiny
+#: most by which a step may multiply curvatures, which later steps halve; beyond, the average is
+#: over a narrower Gaussian
+MOST_NARROWED, MAX_HALVINGS = 100.0, 10
 
 
 class CentredModel(CurvedModel):
@@ -156,6 +159,12 @@ class CentredModel(CurvedModel):
             root = new_root * math.sqrt(temperature)
             sd = np.sqrt(np.square(root).sum(1))
             gradient, averaged, anchor = self.averages(theta, root, data)
+            for _ in range(MAX_HALVINGS):
+                if not (averaged.diagonal() > MOST_NARROWED * hessian.diagonal()).any():
+                    break
+                # far away, curvature that grows exponentially says nothing of the posterior
+                root, sd = 0.5 * root, 0.5 * sd
+                gradient, averaged, anchor = self.averages(theta, root, data)
             averaged = self._curved(averaged.copy(), theta, sd)
             # half a step: full steps can oscillate between wide and narrow approximations
             hessian = averaged if part is not None else 0.5 * (hessian + averaged)
