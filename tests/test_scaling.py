@@ -113,6 +113,25 @@ def test_medians_of_weighted_values_are_those_of_repeated_ones():
     np.testing.assert_array_equal(repeated[0], np.median(np.repeat(y, weight, axis=0), axis=0))
 
 
+@pytest.mark.parametrize("form", ["dense", "float32", "weighted", "blocks", "sparse"])
+def test_a_constant_of_many_rows_is_one(form, limits):
+    """Sums of many equal numbers are rounded, and so is their mean.
+
+    The coefficient of a column that was standardised with other rows, of 1,319 equal numbers here,
+    had an sd of 1e16 with learned scales, and intercepts of 1e8 made up for it.
+    """
+    value = -0.023596458909150665
+    X = np.full((1319, 2), value, dtype="float32" if form == "float32" else "float64")
+    X[0, 1] = 1.0
+    weight = np.linspace(0.1, 2.0, len(X)) if form == "weighted" else None
+    if form == "blocks":
+        limits(held_bytes=1)
+    center, scale = center_and_scale(sp.csr_matrix(X) if form == "sparse" else X, weight)
+    assert center[0] == pytest.approx(value)
+    assert scale[0] == 1.0
+    assert scale[1] == pytest.approx(np.sqrt(np.cov(X[:, 1], aweights=weight, ddof=0)), rel=1e-4)
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.1, -3e20])
 def test_medians_of_mostly_equal_values(constant):
     """The distances of the others count, if they are more than rounding; 1 for constants."""
