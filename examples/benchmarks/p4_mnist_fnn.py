@@ -73,10 +73,10 @@ calibration errors are two to three times as large as pSGLD's. The distilled net
 teacher's error, NLL and calibration in the time of one draw.
 
 On 784-800-800 the results are similar: pSGLD has 1.33% (published: 1.32%) and with σ² = 100 1.28%
-(published: 1.26%); the average of RMSprop has 1.37% with the same NLL, that of SGD 1.42%, and
-that of SGLD 1.43% (published: 1.41%). With σ² = 100 the last network's probabilities are far too sure (NLL 0.09), which the average
-repairs. On 784-1200-1200 pSGLD has 1.26% (published: 1.24%), and with σ² = 100 it has 1.29%
-(published: 1.14%, missed by more than a standard error).
+(published: 1.26%); the average of RMSprop has 1.37% with the same NLL, that of SGD 1.42%, and that
+of SGLD 1.43% (published: 1.41%). With σ² = 100 the last network's probabilities are far too sure
+(NLL 0.09), which the average repairs. On 784-1200-1200 pSGLD has 1.26% (published: 1.24%), and with
+σ² = 100 it has 1.29% (published: 1.14%, missed by more than a standard error).
 
 Seed 0 of SGLD, RMSprop, SGD and T = 1 on 400-400, and all curves of its figure, are from an earlier
 run with the same settings on another machine (AMD). The stored runs of this size hold curves only
