@@ -431,7 +431,7 @@ def test_a_file_of_other_versions_says_which_it_needs(
     path.write_bytes(finished)
     monkeypatch.setitem(its_names, "__version__", "0.0.1")
     replaced("FORMAT", 99)
-    replaced("checkpoint._digest", lambda arrays: "another")
+    replaced("checkpoint.fingerprint", lambda arrays: "another")
     with pytest.raises(CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)") as caught:
         make("default", path).fit(*data())
     assert "finish it with the versions of the file, or delete it" in str(caught.value)
