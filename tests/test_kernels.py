@@ -136,8 +136,9 @@ def followed(sizes, theta, compiled, adaptation):
     names = tuple(f"weight_{k}" for k in range(1, len(sizes)))
     model = SparseNetworkModel(
         MLP(sizes, "tanh"), LatentGaussian(sizes[-1]), Normal(), 1.0,
-        spike_slab=SpikeSlab(adaptation=adaptation), sparse_blocks=names, compiled=compiled,
+        spike_slab=SpikeSlab(adaptation=adaptation), sparse_blocks=names,
     )  # fmt: skip
+    model = model.with_kernel("spike_slab") if compiled else model
     x = np.random.default_rng(0).standard_normal((10, sizes[0]))
     y = np.zeros((10, sizes[-1]))
     model = model.bound(model.make_data(x, y, None, torch.float64, "cpu"))

@@ -43,7 +43,7 @@ def test_noise_that_runs_away_for_a_while():
         shorter = BayesianMLPRegressor(step_size=0.0005, random_state=seed, **run)
         texts = messages(lambda shorter=shorter: shorter.fit(X, y))
         strays += any("chains left the posterior" in text for text in texts)
-        assert shorter.predict(X, return_std=True)[1].mean() < 0.3 * y.std()
+        assert shorter.predict(X, return_std=True)[1].mean() < 0.5 * y.std()
     assert strays <= 1
 
 
