@@ -40,10 +40,11 @@ def test_noise_that_runs_away_for_a_while():
     assert max(spread) > y.std()
     strays = 0
     for seed in (1, 2):
-        shorter = BayesianMLPRegressor(step_size=0.0005, random_state=seed, **run)
+        longer = run | {"burn_in": 3000}  # shorter steps need more of them
+        shorter = BayesianMLPRegressor(step_size=0.0005, random_state=seed, **longer)
         texts = messages(lambda shorter=shorter: shorter.fit(X, y))
         strays += any("chains left the posterior" in text for text in texts)
-        assert shorter.predict(X, return_std=True)[1].mean() < 0.5 * y.std()
+        assert shorter.predict(X, return_std=True)[1].mean() < 0.3 * y.std()
     assert strays <= 1
 
 
