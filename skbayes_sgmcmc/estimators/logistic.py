@@ -43,7 +43,8 @@ class BayesianLogisticRegression(LinearClassifier):
     fit_intercept : bool, default=True
         If True, the model has an intercept. With more than two classes, the intercepts sum to zero.
     prior : {"normal", "laplace"} or Prior, default="normal"
-        Prior on the coefficients. The intercept has a flat prior.
+        Prior on the coefficients. The intercept has a flat prior. With more than two classes and
+        one learned scale, the intercepts are flat in units of the scale.
     prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default=1.0
         Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
         coefficients. A normal prior with scale s corresponds to ``C = s**2`` in scikit-learn's

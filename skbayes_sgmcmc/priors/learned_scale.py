@@ -51,7 +51,9 @@ class LearnedScale(BaseEstimator):
     these are divided by one number, the root mean square of their sds, because the rarest would
     have the largest effects otherwise. In tables, each column of categories is a separate group.
     Its scale is in units of the linear predictor, and "auto" gives it the shape 2 and the s_0 of as
-    many features. The scales are integrated out while sampling, and drawn for every kept draw.
+    many features. With more than two classes and one scale, the intercepts are flat in units of it,
+    so that the tails do not depend on the number of classes. The scales are integrated out while
+    sampling, and drawn for every kept draw.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The scales are parameters here, which the package integrates out: w_j = s u_j z_j with
 z_j ~ N(0, 1), u_j = 1 / sd(x_j), and s^2 ~ IG(a, a s_0^2); with a scale for each feature
 s_j^2 ~ IG(a, b) and b ~ Gamma(a, 1 / s_0^2). a = 5 and s_0 = min(1, 2 / sqrt(number of features)).
-The intercept is flat.
+The intercept of two classes is flat. Those of more classes are flat in units of the one scale.
 
 For each set the file holds, under the keys ``<name>/...``, the mean and sd of "coef", "intercept"
 and "log_scale", and the Monte Carlo standard errors of the means (suffix ``_mcse``), and
@@ -76,7 +76,8 @@ class Logistic:
             rate, hyper = rate * jnp.exp(p["x"]), self.a * (jnp.exp(p["x"]) - p["x"])
         log_s = p["log_s"]
         scales = 2 * self.a * log_s + rate * jnp.exp(-2 * log_s) - self.a * jnp.log(rate)
-        return nll + 0.5 * jnp.sum(p["z"] ** 2) + jnp.sum(scales) + hyper
+        relative = 0.0 if self.K == 1 or self.own else self.Q.shape[1] * jnp.sum(log_s)
+        return nll + 0.5 * jnp.sum(p["z"] ** 2) + jnp.sum(scales) + hyper + relative
 
 
 def moments(x):

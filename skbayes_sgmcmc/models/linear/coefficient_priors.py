@@ -155,6 +155,11 @@ class LearnedScales:
     Samplers therefore see no latent variables. The scales of every kept draw are drawn from their
     exact conditional distribution given the coefficients.
 
+    With k > 1 and one scale, the intercepts are flat in units of it, which adds their number to
+    m_g. The likelihood of classes that can be separated does not end along the rays
+    :math:`e^u w, e^u c`, where the prior has :math:`e^{-2au}`. Each flat intercept would add
+    :math:`e^u`, so that the posterior of eleven classes would be improper with a = 5.
+
     b is :math:`a s_0^2`. If the hyperprior's ``inputs`` is true, which means one scale for each
     feature unless ``parts`` says otherwise, the groups have a common b; its logarithm is a
     parameter: ``log_shared`` :math:`= \log(b / (a s_0^2))`.
@@ -204,6 +209,9 @@ class LearnedScales:
         self.n_coefficients = n_features * k
         self.counts = np.bincount(self.group)
         n_groups = len(self.counts)
+        #: number of intercepts that have a flat density in units of the scale
+        self.n_relative = n_intercepts if k > 1 and n_groups == 1 and not own else 0
+        self.counts[0] += self.n_relative
         self.isotropic = not own and n_groups == 1 and bool(np.ptp(units) == 0.0)
         self.units = np.repeat(np.asarray(units, dtype=float), k)
         #: prior sds of the features' coefficients for one common scale of 1

@@ -7,7 +7,7 @@ r"""Binary and multinomial logistic regression with analytic gradients.
 with a prior on the coefficients and a flat prior on the intercepts. A flat prior on all K
 multinomial intercepts would make the posterior improper. The intercepts are therefore b = Q c,
 where Q is an orthonormal basis of the plane on which they sum to zero. The K-1 numbers c are
-sampled.
+sampled. If the coefficients have one learned scale, multinomial intercepts are flat in its units.
 """
 
 from __future__ import annotations

@@ -130,7 +130,9 @@ class LinearModel(CentredModel):
             return self
         scale: Any = 1.0
         space = RowSpace.of(X, self.k, prior.normal, weight)
-        few = space is not None or X.shape[0] <= min(X.shape[1] // 2, AUTO.scaled_rows)
+        # several classes can often be separated, and their rows then say little
+        most = AUTO.scaled_rows if self.k > 1 else min(X.shape[1] // 2, AUTO.scaled_rows)
+        few = space is not None or X.shape[0] <= most
         units = prior.normal if space is None else np.ones(space.rank)
         width = len(units)
         n_intercepts = self.shapes.get("intercept", (0,))[0]

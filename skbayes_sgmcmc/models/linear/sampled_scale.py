@@ -47,17 +47,18 @@ class SampledScale(LearnedScales):
 
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         n, shrunk = self.n_coefficients, torch.exp(-2.0 * theta[:, -1])
-        precision = shrunk * (scale / self.typical_scale**2)
+        n_scaled, precision = n + self.n_relative, shrunk * (scale / self.typical_scale**2)
         torch.mul(theta[:, :n], self._inverse_squares.like(theta), out=out[:, :n])
         out[:, :n].mul_(precision[:, None])
         out[:, n:].zero_()
         squares = self._squares(theta)[:, 0]
-        out[:, -1] = scale * (n + 2.0 * self.a * (1.0 - shrunk)) - precision * squares
+        out[:, -1] = scale * (n_scaled + 2.0 * self.a * (1.0 - shrunk)) - precision * squares
 
     def log_density(self, theta: Tensor) -> Tensor:
         n, log_scale, s0 = self.n_coefficients, theta[:, -1], self.typical_scale
         shrunk = torch.exp(-2.0 * log_scale)
-        found = -n * (log_scale + math.log(s0)) - 0.5 * shrunk / s0**2 * self._squares(theta)[:, 0]
+        found = -0.5 * shrunk / s0**2 * self._squares(theta)[:, 0]
+        found = found - (n + self.n_relative) * (log_scale + math.log(s0))
         found = found - 2.0 * self.a * log_scale - self.a * shrunk
         constants = math.log(2.0) + self.a * math.log(self.a) - math.lgamma(self.a)
         constants -= float(np.log(self.units).sum()) + 0.5 * n * math.log(2.0 * math.pi)
