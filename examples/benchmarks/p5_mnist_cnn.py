@@ -19,15 +19,15 @@ MNIST, two convolutions of 5 x 5 with 32 and 64 channels, each with ReLU and a 2
 two fully connected ReLU layers of 200 units, inputs divided by 255.
 """
 REMARKS = """
-The published error is missed. Its binomial standard error is 0.07%, so that 0.53 to 0.60% are one
-to two of them away. What the paper leaves open was tried, each with one seed: the prior variance of
-100 that it has for perceptrons (0.53%), its other step size (0.60%), a step size that is halved
-twice as often (0.61%) and smaller weights to begin with, as torch has them (0.72%). To keep every
-100th iterate, as the paper does, makes no clear difference: earlier runs of seed 0, which kept
-every 200th, had 0.60% with the first step size and 0.54% with the second. Six full runs on a GPU,
-which kept every 200th, had 0.54 to 0.66% with both ([gpu.md](gpu.md)). None of this gives 0.45%: it
-would need eight to fifteen images fewer, about as many as the seeds differ by, in the mean of all
-seeds, or a training that the paper does not describe, such as moved images.
+The published error is missed. Its binomial standard error is 0.07%; three seeds have 0.55 to 0.58%
+with the first of the paper's step sizes, and 0.60 to 0.70% with the second. What the paper leaves
+open was tried, each with one seed: the prior variance of 100 that it has for perceptrons (0.53%), a
+step size that is halved twice as often (0.61%) and smaller weights to begin with, as torch has them
+(0.72%). To keep every 100th iterate, as the paper does, makes no clear difference: earlier runs of
+seed 0, which kept every 200th, had 0.60% with the first step size and 0.54% with the second. Six
+full runs on a GPU, which kept every 200th, had 0.54 to 0.66% with both ([gpu.md](gpu.md)). None of
+this gives 0.45%: it would need ten images fewer, three times as many as the seeds of the first step
+size differ by, or a training that the paper does not describe, such as moved images.
 
 The rows of SGLD, RMSprop, SGD and T = 1 are of earlier runs, which kept every 200th iterate.
 RMSprop's average has pSGLD's error and NLL: as for the perceptrons averaging helps, and these
