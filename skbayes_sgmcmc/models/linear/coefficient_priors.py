@@ -155,10 +155,10 @@ class LearnedScales:
     Samplers therefore see no latent variables. The scales of every kept draw are drawn from their
     exact conditional distribution given the coefficients.
 
-    With k > 1 and one scale, the intercepts are flat in units of it, which adds their number to
-    m_g. The likelihood of classes that can be separated does not end along the rays
-    :math:`e^u w, e^u c`, where the prior has :math:`e^{-2au}`. Each flat intercept would add
-    :math:`e^u`, so that the posterior of eleven classes would be improper with a = 5.
+    Intercepts c that are flat in units of the scale add their number to m_g. The likelihood of
+    classes that can be separated does not end along the rays :math:`e^u w, e^u c`, where the prior
+    has :math:`e^{-2au}`. Each flat intercept would add :math:`e^u`, so that the posterior of eleven
+    classes would be improper with a = 5.
 
     b is :math:`a s_0^2`. If the hyperprior's ``inputs`` is true, which means one scale for each
     feature unless ``parts`` says otherwise, the groups have a common b; its logarithm is a
@@ -175,6 +175,8 @@ class LearnedScales:
         Numbers of coefficients of a feature, and of intercepts.
     parts : array of int of shape (n_features,) or None, default=None
         Group of every feature, counted from 0. None: one for all, or for each with ``inputs``.
+    relative : bool, default=False
+        Whether the intercepts are flat in units of the scale, if there is one.
     """
 
     smooth = True
@@ -191,6 +193,7 @@ class LearnedScales:
         k: int,
         n_intercepts: int,
         parts: Array | None = None,
+        relative: bool = False,
     ):
         n_features, own = len(units), bool(hyper.inputs)
         #: whether all groups are of one size, and follow each other
@@ -210,7 +213,7 @@ class LearnedScales:
         self.counts = np.bincount(self.group)
         n_groups = len(self.counts)
         #: number of intercepts that have a flat density in units of the scale
-        self.n_relative = n_intercepts if k > 1 and n_groups == 1 and not own else 0
+        self.n_relative = n_intercepts if relative and n_groups == 1 and not own else 0
         self.counts[0] += self.n_relative
         self.isotropic = not own and n_groups == 1 and bool(np.ptp(units) == 0.0)
         self.units = np.repeat(np.asarray(units, dtype=float), k)
@@ -313,6 +316,10 @@ class LearnedScales:
         counts = self._counts.like(theta)
         found = self.hyper.log_density(self._squares(theta), counts, self._b(theta)).sum(1)
         found = found - float(np.log(self.units).sum())
+        if self.n_relative:  # the density of an intercept is s_0 / s
+            found = found + self.n_relative * math.log(
+                math.sqrt(2.0 * math.pi) * self.typical_scale
+            )
         if self.own:  # b / s_0^2 ~ Gamma(a, 1), as a density of its logarithm
             x = theta[:, -1] + math.log(self.a)
             found = found + self.a * x - torch.exp(x) - math.lgamma(self.a)
@@ -396,7 +403,7 @@ class ScalesOfFeatures:
 
 
 def coefficient_prior(
-    prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int
+    prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int, relative: bool
 ) -> CoefficientPrior:
     """The prior of coefficients (features, k); ``scale`` is as in :class:`LinearModel`."""
     if isinstance(scale, LearnedScales):
@@ -404,7 +411,7 @@ def coefficient_prior(
     if isinstance(scale, LearnedScale):
         scale = ScalesOfFeatures(scale, np.ones(n_features))
     if isinstance(scale, ScalesOfFeatures):
-        return LearnedScales(scale.hyper, scale.units, k, n_intercepts, scale.parts)
+        return LearnedScales(scale.hyper, scale.units, k, n_intercepts, scale.parts, relative)
     return FixedScales(prior, scale, n_features, k, n_intercepts)
 
 

@@ -29,8 +29,10 @@ class SampledScale(LearnedScales):
     #: of 500 rows of 5,000 columns, R-hat of the scale is 1.017 with 1 and 1.003 with 2
     tails = 1.5
 
-    def __init__(self, hyper: LearnedScale, units: Array, k: int, n_intercepts: int):
-        super().__init__(hyper, units, k, n_intercepts)
+    def __init__(
+        self, hyper: LearnedScale, units: Array, k: int, n_intercepts: int, relative: bool = False
+    ):
+        super().__init__(hyper, units, k, n_intercepts, relative=relative)
         self.shapes, self.normal_parts = {"log_scale": ()}, None
         self.precision, self.isotropic = None, False
         self.typical = np.concatenate([self.typical, [0.5 * self.a**-0.5]])
@@ -58,7 +60,7 @@ class SampledScale(LearnedScales):
         n, log_scale, s0 = self.n_coefficients, theta[:, -1], self.typical_scale
         shrunk = torch.exp(-2.0 * log_scale)
         found = -0.5 * shrunk / s0**2 * self._squares(theta)[:, 0]
-        found = found - (n + self.n_relative) * (log_scale + math.log(s0))
+        found = found - n * math.log(s0) - (n + self.n_relative) * log_scale
         found = found - 2.0 * self.a * log_scale - self.a * shrunk
         constants = math.log(2.0) + self.a * math.log(self.a) - math.lgamma(self.a)
         constants -= float(np.log(self.units).sum()) + 0.5 * n * math.log(2.0 * math.pi)
