@@ -30,7 +30,7 @@ tiny_fits = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 def prior_of(own, k=1, n_features=3, a=1.7, s_0=0.6):
     units = np.array([0.5, 2.0, 30.0])[:n_features]
-    return LearnedScales(LearnedScale(a, s_0, own), units, k, 1, relative=k > 1)
+    return LearnedScales(LearnedScale(a, s_0, own), units, k, 1, n_relative=int(k > 1))
 
 
 def position(prior, seed=0):
@@ -81,7 +81,7 @@ def test_tails_are_the_same_for_all_numbers_of_classes(k):
     Separated classes put no end to a ray, and their posterior is proper if a > 0.
     """
     prior = LearnedScales(
-        LearnedScale(1.7, 0.6, False), np.array([0.5, 2.0]), k, k - 1, relative=True
+        LearnedScale(1.7, 0.6, False), np.array([0.5, 2.0]), k, k - 1, n_relative=k - 1
     )
     theta = np.random.default_rng(0).standard_normal(3 * k - 1)
     rays = torch.from_numpy(np.exp([[20.0], [21.0]]) * theta)
@@ -205,8 +205,8 @@ def test_posterior_is_that_of_nuts(name):
 def test_scales_of_separated_classes_mix():
     """Of 12 classes of 17 rows each, which a normal noise around their centres keeps apart.
 
-    It is 1.01. With flat intercepts R-hat of the scale is 1.6, and 1.05 to 1.11 if the scale is
-    integrated out.
+    R-hat of the scale is 1.01. With flat intercepts it was 1.6, and 1.05 to 1.11 with a scale that
+    is integrated out.
     """
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(12), 17)

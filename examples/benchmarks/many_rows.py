@@ -19,7 +19,7 @@ Means over the seeds; each fit has one thread, and core-seconds are those of the
 prediction of the 7,500 test rows. Every seed has other rows: `friedman1_many`,
 `make_friedman1(noise=1.0)` with 30,000 rows for training, in units of the targets' standard
 deviation, where the noise has an RMSE of about 0.201 and an NLL of about -0.187; `prices_many`,
-prices of stones by weight, sides and grades, whose noise, with six degrees of freedom, is a tenth
+prices of stones by weight, sides and grades; their noise, with six degrees of freedom, is a tenth
 of the price (RMSE about 0.140, NLL about -1.82); `made5_many`, `make_classification` with 5
 classes, 20 features of which 10 are informative, and 2% of random labels; `wide5_many`, the same
 with 60 features of which 20 are informative. Methods are described in [tabular.md](tabular.md).

@@ -175,8 +175,8 @@ class LearnedScales:
         Numbers of coefficients of a feature, and of intercepts.
     parts : array of int of shape (n_features,) or None, default=None
         Group of every feature, counted from 0. None: one for all, or for each with ``inputs``.
-    relative : bool, default=False
-        Whether the intercepts are flat in units of the scale, if there is one.
+    n_relative : int, default=0
+        Number of intercepts that are flat in units of the scale, if there is one for all features.
     """
 
     smooth = True
@@ -193,7 +193,7 @@ class LearnedScales:
         k: int,
         n_intercepts: int,
         parts: Array | None = None,
-        relative: bool = False,
+        n_relative: int = 0,
     ):
         n_features, own = len(units), bool(hyper.inputs)
         #: whether all groups are of one size, and follow each other
@@ -212,8 +212,7 @@ class LearnedScales:
         self.n_coefficients = n_features * k
         self.counts = np.bincount(self.group)
         n_groups = len(self.counts)
-        #: number of intercepts that have a flat density in units of the scale
-        self.n_relative = n_intercepts if relative and n_groups == 1 and not own else 0
+        self.n_relative = n_relative if n_groups == 1 and not own else 0
         self.counts[0] += self.n_relative
         self.isotropic = not own and n_groups == 1 and bool(np.ptp(units) == 0.0)
         self.units = np.repeat(np.asarray(units, dtype=float), k)
@@ -403,7 +402,7 @@ class ScalesOfFeatures:
 
 
 def coefficient_prior(
-    prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int, relative: bool
+    prior: Prior, scale: Any, n_features: int, k: int, n_intercepts: int, n_relative: int
 ) -> CoefficientPrior:
     """The prior of coefficients (features, k); ``scale`` is as in :class:`LinearModel`."""
     if isinstance(scale, LearnedScales):
@@ -411,7 +410,7 @@ def coefficient_prior(
     if isinstance(scale, LearnedScale):
         scale = ScalesOfFeatures(scale, np.ones(n_features))
     if isinstance(scale, ScalesOfFeatures):
-        return LearnedScales(scale.hyper, scale.units, k, n_intercepts, scale.parts, relative)
+        return LearnedScales(scale.hyper, scale.units, k, n_intercepts, scale.parts, n_relative)
     return FixedScales(prior, scale, n_features, k, n_intercepts)
 
 

@@ -94,9 +94,9 @@ class LinearModel(CentredModel):
         #: the coordinates of the coefficients, if they are those of the space of the rows
         self.row_space: RowSpace | None = None
         self.fit_intercept = n_intercepts > 0
-        # of several classes, which can often be separated
-        relative = k > 1 and self.rows_say_little
-        of_features = coefficient_prior(prior, prior_scale, n_features, k, n_intercepts, relative)
+        # several classes can often be separated
+        n_relative = n_intercepts if k > 1 and self.rows_say_little else 0
+        of_features = coefficient_prior(prior, prior_scale, n_features, k, n_intercepts, n_relative)
         bound = GroupedCoefficients(terms, of_features) if terms else of_features
         self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
@@ -132,7 +132,7 @@ class LinearModel(CentredModel):
             return self
         scale: Any = 1.0
         space = RowSpace.of(X, self.k, prior.normal, weight)
-        # several classes can often be separated, too
+        # rows of several classes say little where these are separated, however many they are
         most = AUTO.scaled_rows if self.k > 1 else min(X.shape[1] // 2, AUTO.scaled_rows)
         few = space is not None or X.shape[0] <= most
         units = prior.normal if space is None else np.ones(space.rank)
@@ -141,7 +141,7 @@ class LinearModel(CentredModel):
         if isinstance(prior, LearnedScales):
             scale = ScalesOfFeatures(prior.hyper, units)
             if few and self.rows_say_little and width * self.k > AUTO.integrated_scale:
-                scale = SampledScale(prior.hyper, units, self.k, n_intercepts, self.k > 1)
+                scale = SampledScale(prior.hyper, units, self.k, n_intercepts, prior.n_relative)
         if space is None and not isinstance(scale, SampledScale):
             return self
         model = copy.copy(self)

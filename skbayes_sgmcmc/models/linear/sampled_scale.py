@@ -30,9 +30,11 @@ class SampledScale(LearnedScales):
     tails = 1.5
 
     def __init__(
-        self, hyper: LearnedScale, units: Array, k: int, n_intercepts: int, relative: bool = False
+        self, hyper: LearnedScale, units: Array, k: int, n_intercepts: int, n_relative: int = 0
     ):
-        super().__init__(hyper, units, k, n_intercepts, relative=relative)
+        super().__init__(hyper, units, k, n_intercepts, n_relative=n_relative)
+        #: number of coordinates with a density in units of the scale
+        self.n_scaled = self.n_coefficients + self.n_relative
         self.shapes, self.normal_parts = {"log_scale": ()}, None
         self.precision, self.isotropic = None, False
         self.typical = np.concatenate([self.typical, [0.5 * self.a**-0.5]])
@@ -49,18 +51,18 @@ class SampledScale(LearnedScales):
 
     def gradient(self, theta: Tensor, out: Tensor, scale: float) -> None:
         n, shrunk = self.n_coefficients, torch.exp(-2.0 * theta[:, -1])
-        n_scaled, precision = n + self.n_relative, shrunk * (scale / self.typical_scale**2)
+        precision = shrunk * (scale / self.typical_scale**2)
         torch.mul(theta[:, :n], self._inverse_squares.like(theta), out=out[:, :n])
         out[:, :n].mul_(precision[:, None])
         out[:, n:].zero_()
         squares = self._squares(theta)[:, 0]
-        out[:, -1] = scale * (n_scaled + 2.0 * self.a * (1.0 - shrunk)) - precision * squares
+        out[:, -1] = scale * (self.n_scaled + 2.0 * self.a * (1.0 - shrunk)) - precision * squares
 
     def log_density(self, theta: Tensor) -> Tensor:
         n, log_scale, s0 = self.n_coefficients, theta[:, -1], self.typical_scale
         shrunk = torch.exp(-2.0 * log_scale)
         found = -0.5 * shrunk / s0**2 * self._squares(theta)[:, 0]
-        found = found - n * math.log(s0) - (n + self.n_relative) * log_scale
+        found = found - n * math.log(s0) - self.n_scaled * log_scale
         found = found - 2.0 * self.a * log_scale - self.a * shrunk
         constants = math.log(2.0) + self.a * math.log(self.a) - math.lgamma(self.a)
         constants -= float(np.log(self.units).sum()) + 0.5 * n * math.log(2.0 * math.pi)
