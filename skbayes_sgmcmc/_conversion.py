@@ -55,8 +55,10 @@ def explained_conversion(
             raise explained(kind(reason)) from error
         if reason := _not_numeric(name, values, of_text):
             raise explained(kind(reason), "a-column-is-not-numeric") from error
-        # tables with pandas' NA are no numbers, but convert if these are filled
-        looked_at = f"Input {name} contains" in str(error) or not _is_numeric(values)
+        # tables with pandas' NA are no numbers, but convert if these are filled; of arrays of
+        # objects with NaN, scikit-learn says "Input contains NaN", whatever their name
+        refused = str(error).startswith((f"Input {name} contains", "Input contains NaN"))
+        looked_at = refused or not _is_numeric(values)
         if looked_at and (reason := not_finite(name, values)):
             raise not_allowed(reason) from None
         explained(error)

@@ -41,12 +41,12 @@ def label_array(name: str, values: Any, where: str = "", remedy: str = "Leave th
         value = next(filter(is_missing, np.ravel(array[row])))
         raise not_allowed(missing_value(name, row, value, where, remedy))
     _check_one_type(name, array, where)
-    if exact.dtype.kind == "f" and not np.isfinite(exact).all():
-        row = int(np.isinf(exact).reshape(len(exact), -1).any(axis=1).argmax())
-        raise not_allowed(missing_value(name, row, np.inf, where, remedy))
     if exact.dtype.kind == "O" and isinstance(exact.flat[0], numbers.Number):
         found = np.asarray(exact.tolist())  # whole numbers of Python, as columns of objects hold
         exact = found if found.dtype.kind in "biuf" else exact
+    if exact.dtype.kind == "f" and not np.isfinite(exact).all():
+        row = int(np.isinf(exact).reshape(len(exact), -1).any(axis=1).argmax())
+        raise not_allowed(missing_value(name, row, np.inf, where, remedy))
     _check_exact(name, exact, where)
     return exact
 

@@ -174,7 +174,8 @@ def test_missing_values_elsewhere_are_named():
     gap = np.where(np.arange(N) == 3, np.nan, 1.0)
     counts = ROOMS.astype(float)
     reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
-    for y in (counts * gap, pd.Series(ROOMS, dtype="Int64").mask(np.isnan(gap))):
+    nullable = pd.Series(ROOMS, dtype="Int64").mask(np.isnan(gap))
+    for y in (counts * gap, (counts * gap).astype(object), nullable):
         with pytest.raises(ValueError, match="y contains NaN: the value of row 3 is missing"):
             reg.fit(X[["age", "city"]], y)
     with pytest.raises(ValueError, match="sample_weight contains NaN"):
@@ -190,6 +191,17 @@ def test_missing_values_elsewhere_are_named():
     message = "X contains NaN: the value of row 3 in column 'school' is missing"
     with pytest.raises(ValueError, match=message):
         grouped.fit(X[["age", "city", "school"]].assign(school=X["school"].where(gap == 1)), counts)
+
+
+def test_infinite_labels_are_named_with_their_row():
+    """The row had been that among distinct categories, and labels too large for floats."""
+    labels = np.where(np.arange(N) == 7, np.inf, ROOMS % 2)
+    reg = BayesianGLMRegressor(categorical_features=["z"])
+    with pytest.raises(ValueError, match="infinity: the value of row 7 in column 'z' is infinite"):
+        reg.fit(BASE.assign(z=labels).drop(columns="city"), REAL)
+    for y in (labels, labels.astype(object)):
+        with pytest.raises(ValueError, match="y contains infinity: the value of row 7 is infinite"):
+            BayesianLogisticRegression().fit(BASE, y)
 
 
 def test_selectors_would_lose_the_columns():

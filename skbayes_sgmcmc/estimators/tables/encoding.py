@@ -334,7 +334,7 @@ def categories_of(name: str, column: Any) -> Array:
         if not declared:
             refuse_columns({name: column})
         values = np.asarray(column, dtype=object)
-    items: list[Any] = values.tolist()
+    items = _items_of(column, values)
     try:  # what is looked at one by one are distinct values
         known = {value: None if is_missing(value) else value for value in set(items)}
     except TypeError:  # lists
@@ -356,5 +356,19 @@ def categories_of(name: str, column: Any) -> Array:
     elif len(kept) > len(texts) + len(numbers):
         refuse_columns({name: column})
     elif numbers:
-        label_array("X", numbers, f" in column {name!r}")  # must be exact
+        where = f" in column {name!r}"
+        if infinite := [value for value in numbers if value in (np.inf, -np.inf)]:
+            row = items.index(infinite[0])
+            raise not_allowed(missing_value("X", row, infinite[0], where, "Leave the row out"))
+        label_array("X", numbers, where)  # must be exact
     return np.array([known[value] for value in items], dtype=object)
+
+
+def _items_of(column: Any, values: Array) -> list[Any]:
+    """The values as objects of Python; whole numbers with gaps are floats in ``values``."""
+    for method in ("to_pylist", "to_list"):
+        if values.dtype.kind == "f" and hasattr(column, method):
+            found: list[Any] = getattr(column, method)()
+            return found
+    exact: list[Any] = values.tolist()
+    return exact
