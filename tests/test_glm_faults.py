@@ -47,6 +47,44 @@ def test_separated_counts_have_a_wide_posterior():
     assert np.isfinite(reg.predict([[-1.0], [1.0]], return_std=True)).all()
 
 
+def with_levels(n_levels, rows, sd):
+    """Rows of some levels, their targets, and the errors of these, with the given sd."""
+    rng = np.random.default_rng(n_levels)
+    level = np.repeat(np.arange(n_levels), rows)
+    errors = sd * rng.standard_normal(len(level))
+    X = pd.DataFrame({"x": rng.standard_normal(len(level)), "level": pd.Categorical(level)})
+    return X, X["x"] + rng.standard_normal(n_levels)[level] + errors, errors
+
+
+@pytest.mark.statistical
+@cases("sd", [1e-3, 1e-5, 0.0])
+@cases("likelihood", ["normal", "student_t", "log_normal", "weibull", "gamma"])
+def test_noise_far_below_the_spread_of_the_targets(likelihood, sd):
+    """Columns that explain the targets, sums that contain them: chains mix, predictions are exact.
+
+    To three times the errors, or to 1e-5 of the spread where there are none.
+    """
+    X, y, _ = with_levels(5, 40, sd)
+    y = y if likelihood in ("normal", "student_t") else np.exp(0.5 * y)
+    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=0).fit(X, y)
+    assert mixes(reg, 1.05)
+    away = np.abs(reg.predict(X) - y) / np.maximum(1.0, np.abs(y))
+    assert np.sqrt(np.mean(away**2)) < max(3.0 * sd, 1e-5)
+
+
+@pytest.mark.statistical
+@cases("n_levels, rows, sd", [(70, 3, 0.001), (200, 3, 0.03), (200, 6, 0.03)])
+def test_levels_that_explain_the_targets(n_levels, rows, sd):
+    """The noise is that of the errors, whose sd of n_levels (rows - 1) is known to 10%."""
+    X, y, errors = with_levels(n_levels, rows, sd)
+    reg = BayesianGLMRegressor(random_state=0).fit(X, y)
+    assert mixes(reg, 1.05)
+    left = errors.reshape(n_levels, rows) - errors.reshape(n_levels, rows).mean(1, keepdims=True)
+    known = np.sqrt((left**2).sum() / (n_levels * (rows - 1)))
+    noise = reg.summary().to_frame().loc["noise", "mean"]
+    assert noise == pytest.approx(known, rel=0.1)
+
+
 @pytest.mark.statistical
 def test_a_constant_column_keeps_its_prior():
     """N(0, 0.7^2), within 5 standard errors of the mean of 4,000 draws and 10% of the sd."""

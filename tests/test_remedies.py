@@ -18,21 +18,6 @@ from skbayes_sgmcmc import (
 from skbayes_sgmcmc.estimators._sense import check_run
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "student_t", "gamma", "log_normal"])
-def test_what_is_advised_for_targets_without_noise_is_allowed(likelihood):
-    """Most families have no noise to give: their logarithms are normal, with a noise."""
-    X = np.random.default_rng(0).standard_normal((200, 3))
-    y = X @ [1.0, 2.0, -1.0] / 3.0
-    plain = likelihood in ("normal", "student_t")
-    reg = BayesianGLMRegressor(likelihood=likelihood, random_state=0)
-    if likelihood != "student_t":  # there, the kinetic energy is noticed first
-        found = messages(lambda: reg.fit(X, y if plain else np.exp(y)))
-        advised = "Give noise as" if plain else r"Give log(y) to likelihood='normal', and noise as"
-        assert any(advised in text for text in found)
-    reg.set_params(likelihood=likelihood if plain else "normal", noise=0.1)
-    assert not messages(lambda: reg.fit(X, y))
-
-
 def test_what_is_advised_for_topics_helps():
     """Not another sampler, which Gibbs sampling ignores: 5 topics of 50 words, 100 documents."""
     rng = np.random.default_rng(0)

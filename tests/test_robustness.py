@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _cases import cases
+from _links import messages
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 
@@ -415,15 +416,16 @@ def test_no_spread_is_warned_of(data, given):
             clf.fit(*data)
 
 
-def test_targets_without_noise_are_told_from_chains_that_do_not_move():
-    """A larger step, the remedy before, would change the sampler; a given noise helps."""
+def test_a_posterior_as_narrow_as_rounding_is_told_from_chains_that_do_not_move():
+    """A larger step would change the sampler; smaller weights and a larger noise help."""
     X = np.random.default_rng(0).standard_normal((300, 2))
     y = 0.5 + X @ [0.5, -0.1]
-    with pytest.warns(SamplingWarning, match="exact function of X. Give noise as a number"):
-        BayesianGLMRegressor(random_state=0).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        BayesianGLMRegressor(noise=0.01, random_state=0).fit(X, y)
+    given = {"likelihood": "student_t", "random_state": 0}
+    for noise, weight, remedy in ((1e-15, None, 1e-6), ("infer", np.full(300, 1e15), "infer")):
+        reg = BayesianGLMRegressor(noise=noise, **given)
+        found = messages(lambda: reg.fit(X, y, weight))  # noqa: B023
+        assert any("narrow as rounding errors. Give smaller weights" in text for text in found)
+        assert not messages(lambda: reg.set_params(noise=remedy).fit(X, y))  # noqa: B023
 
 
 @pytest.mark.statistical

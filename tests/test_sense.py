@@ -382,6 +382,14 @@ def test_small_networks_are_not_taken_for_hot_ones():
     assert not [text for text in messages(lambda: reg.fit(X, y)) if "spread" in text]
 
 
+def test_a_few_targets_far_off_are_no_nonsense():
+    """Normal noise has their sd, which the rows that are looked at need not show."""
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((1000, 2)), rng.standard_normal(1000)
+    y[rng.choice(1000, 5, replace=False)] *= 50.0
+    assert not messages(lambda: BayesianGLMRegressor(random_state=0).fit(X, y))
+
+
 @pytest.mark.parametrize(
     ("likelihood", "n", "d", "seed"),
     [("negative_binomial", 1000, 5, 40), ("negative_binomial", 20, 6, 46), ("gamma", 60, 7, 46)],

@@ -83,19 +83,20 @@ def shares(z, y, weight, own, sums, work):
 
 @part
 def normal(z, y, weight, own, sums, work):
-    """``own``: the logarithm of the sd."""
-    precision, total = np.exp(-2.0 * own[0]), 0.0
+    """``own``: logarithms of the sd, and of that of the errors with which targets are known."""
+    precision, unknown, total = np.exp(-2.0 * own[0]), np.exp(2.0 * own[1]), 0.0
     for r in range(len(z)):
         away = z[r] - y[r]
-        total += weight[r] * (1.0 - precision * away * away)
+        total += weight[r] * (1.0 - precision * (away * away + unknown))
         z[r] = weight[r] * precision * away
     sums[0] = total
 
 
 @part
 def student_t(z, y, weight, own, sums, work):
-    """``own``: logarithms of the scale, and of the degrees of freedom beyond 2."""
-    precision, excess = np.exp(-2.0 * own[0]), np.exp(own[1])
+    """``own``: as for normal noise, and the logarithm of the degrees of freedom beyond 2."""
+    precision, unknown = np.exp(-2.0 * own[0]), np.exp(2.0 * (own[1] - own[0]))
+    excess = np.exp(own[2])
     df, of_scale, of_df = 2.0 + excess, 0.0, 0.0
     half = 0.5 * df
     constant = digamma_rest(half) - digamma_rest(half + 0.5) - np.log1p(0.5 / half) + 1.0 / df
@@ -103,17 +104,17 @@ def student_t(z, y, weight, own, sums, work):
         away = z[r] - y[r]
         square = min(precision * away * away, FAR)
         pull = (df + 1.0) / (df + square)
-        of_scale += weight[r] * (1.0 - pull * square)
+        of_scale += weight[r] * (1.0 - pull * square - unknown)
         of_df += weight[r] * (constant + np.log1p(square / df) - pull * square / df)
         z[r] = weight[r] * precision * pull * away
-    sums[0], sums[1] = of_scale, 0.5 * excess * of_df
+    sums[0], sums[2] = of_scale, 0.5 * excess * of_df
 
 
 @part
 def gamma(z, y, weight, own, sums, work):
-    """``own``: the logarithm of the dispersion; y are logarithms of targets."""
+    """``own``: logarithms of the dispersion, and as for normal noise; y are those of targets."""
     shape, total, excess = np.exp(-own[0]), 0.0, work[0]
-    rest = digamma_rest(shape)
+    rest = digamma_rest(shape) + 0.5 * np.exp(2.0 * own[1])
     for r in range(len(z)):
         z[r] = excess[r] = y[r] - z[r]
     exponentials(excess, 1.0, work[1])
@@ -146,13 +147,14 @@ def negative_binomial(z, y, weight, own, sums, work):
 
 @part
 def weibull(z, y, weight, own, sums, work):
-    """``own``: the logarithm of sigma; y are logarithms of times."""
+    """``own``: as for normal noise; y are logarithms of times."""
     inverse, total, excess = np.exp(-own[0]), 0.0, work[0]
+    unknown = np.exp(2.0 * (own[1] - own[0]))
     for r in range(len(z)):
         z[r] = excess[r] = (y[r] - z[r]) * inverse
     exponentials(excess, 1.0, work[1])
     for r in range(len(z)):
-        total += weight[r] * (1.0 - excess[r] * z[r])
+        total += weight[r] * (1.0 - excess[r] * z[r] - unknown)
         z[r] = -inverse * weight[r] * excess[r]
     sums[0] = total
 

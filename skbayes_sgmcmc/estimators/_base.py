@@ -157,10 +157,9 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
                 self._check_run(run)
         return part
 
-    #: for messages, of the last run's steps; and what to give if y is an exact function of X
+    #: for messages, of the last run's steps
     _takes_all_rows = False
     _automatic_step = "step_size='auto'"
-    _exact_remedy = "noise as a number"
 
     #: checks of parameters that are others than those of the same name elsewhere
     _checks: ClassVar[dict[str, Check]] = {}

@@ -86,8 +86,8 @@ def check_mixing(
         cold = number_if_constant(estimator.temperature) == 0.0
         if is_auto(estimator.step_size) and not cold:  # steps fit the posterior
             why = (
-                "their posterior is as narrow as rounding errors, as if y is an exact function of "
-                f"X. Give {estimator._exact_remedy}, or smaller weights of rows if they are huge."
+                "their posterior is as narrow as rounding errors. Give smaller weights of rows, if "
+                "they are huge, or a larger noise, if it is a number."
             )
         warn(
             f"the draws of {', '.join(still)} have no spread in {short_name(estimator)}: {why}",

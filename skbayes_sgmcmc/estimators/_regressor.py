@@ -150,12 +150,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     def _family(self) -> Family:
         return self._choice.family
 
-    @property
-    def _exact_remedy(self) -> str:  # type: ignore[override]
-        # only standardised targets take the noise as a number
-        logs = "" if self._family.standardised else "log(y) to likelihood='normal', and "
-        return f"{logs}noise as a number"
-
     def _with_known(self, X: Any, y: Array) -> Array:
         """Targets, followed by what is known of their rows."""
         return y

@@ -78,9 +78,11 @@ def check_regression(
     with np.errstate(all="ignore"):
         unlikely = root_mean_square(away / np.maximum(own, spread)).max(axis=0)
     far = (spread > 0.0) & (unlikely > SENSE.worst_error)
+    # of all rows: a few that are far off can make most of the sd
+    sd = np.sqrt(np.average(np.square(y - np.average(y, 0, weight)), 0, weight))
     # few rows leave the noise wide open, and their sd may be far below that of a skewed
     # distribution: 3.6 sds of y with 12 rows of a gamma distribution of shape 1/2
-    wide = (spread > 0.0) & ~far & (noise > SENSE.worst_noise * (1.0 + 20.0 / len(y)) * spread)
+    wide = (sd > 0.0) & ~far & (noise > SENSE.worst_noise * (1.0 + 20.0 / len(y)) * sd)
     found = []
     if far.any():
         of, worst = _outputs(far, error / np.where(far, spread, 1.0))
@@ -89,10 +91,10 @@ def check_regression(
             f"(root mean square {error[worst]:.3g}; sd of y {spread[worst]:.3g})"
         )
     if wide.any():
-        of, worst = _outputs(wide, noise / np.where(wide, spread, 1.0))
+        of, worst = _outputs(wide, noise / np.where(wide, sd, 1.0))
         found.append(
             f"the sd of its predictions{of} is larger than that of the targets "
-            f"({noise[worst]:.3g}; sd of y {spread[worst]:.3g})"
+            f"({noise[worst]:.3g}; sd of y {sd[worst]:.3g})"
         )
     if found:
         _nonsense(estimator, ", and ".join(found))

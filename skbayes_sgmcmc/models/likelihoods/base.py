@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 #: median of the prior of the noise, in units of y
 TYPICAL_NOISE = 0.3
+#: sd of the error with which targets are known, in units of y. Without it, the density of a noise
+#: that all rows share has no upper bound where y is an exact function of X
+RESOLUTION = 1e-6
+LOG_RESOLUTION = math.log(RESOLUTION)
 #: smallest standard deviation of heteroscedastic noise, in units of y. Without it, the density of
 #: rows that the network fits exactly has no upper bound
 NOISE_FLOOR = 1e-3
@@ -93,6 +97,14 @@ class Likelihood:
     def noise_of_targets(self, y: Array, weight: Array) -> float:
         """The same for likelihoods without a noise of their own, from the targets alone."""
         raise NotImplementedError
+
+    def width(self, own: Array) -> Any:
+        """Distance of predictors, (k,) or the same for all, over which log densities may change.
+
+        ``own`` (k, m) are each target's own parameters. Linear models take differences over a small
+        part of it.
+        """
+        return 1.0
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         """log p(y | f) of every row, (chains, rows); ``own`` (chains, m) are the own parameters."""
@@ -219,7 +231,8 @@ class Gaussian(Likelihood):
     r"""Normal noise, with one standard deviation for each output that all rows share.
 
     Unless these are given, as ``noise`` (n_outputs,), they are inferred, as the parameters
-    ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``.
+    ``log_noise`` :math:`= \log(\sigma / s_0)` with :math:`s_0` = ``TYPICAL_NOISE``. Log densities
+    are then averages over errors of the targets with the sd ``RESOLUTION``.
     """
 
     def __init__(self, n_outputs: int, noise: Array | None):
@@ -232,6 +245,9 @@ class Gaussian(Likelihood):
         """The known standard deviation; the root mean square of several."""
         assert self.noise is not None
         return float(np.sqrt(np.mean(np.square(self.noise))))
+
+    def width(self, own: Array) -> Any:
+        return TYPICAL_NOISE * np.exp(own[:, 0]) if self.noise is None else self.noise
 
     @property
     def natural(self) -> dict[str, Natural]:
@@ -247,25 +263,41 @@ class Gaussian(Likelihood):
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         log_sd = self.log_sd(own)
         z = (y - f) * torch.exp(-log_sd)
-        return (-0.5 * z * z - log_sd - 0.5 * math.log(2.0 * math.pi)).sum(2)
+        known = -0.5 * z * z - log_sd - 0.5 * math.log(2.0 * math.pi)
+        return (known - self._unknown(log_sd)).sum(2)
 
-    def _compiled_noise(self) -> Own:
-        """The logarithm of the standard deviation."""
+    def _unknown(self, log_sd: Tensor) -> Any:
+        """By how much log densities are lower because targets have errors; 0 if noise is given."""
+        return 0.0 if self.noise is not None else unknown(log_sd)
+
+    def _compiled_noise(self) -> tuple[Own, Own]:
+        """Logarithms of the standard deviation, and of the resolution."""
+        resolution = Own(LOG_RESOLUTION, given=True)
         if self.noise is None:
-            return Own(math.log(TYPICAL_NOISE))
-        return Own(math.log(self.noise[0]), given=True)
+            return Own(math.log(TYPICAL_NOISE)), resolution
+        return Own(math.log(self.noise[0]), given=True), resolution
 
     def compiled(self, y: Array) -> Compiled | None:
-        return Compiled("normal", 0.0, y[:, 0], own=(self._compiled_noise(),))
+        return Compiled("normal", 0.0, y[:, 0], own=self._compiled_noise())
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         precision = torch.exp(-2.0 * self.log_sd(own))
         away = f.sub_(y)
-        own_slope = None if self.noise is not None else 1.0 - away * away * precision
+        own_slope = None
+        if self.noise is None:
+            own_slope = 1.0 - (away * away + RESOLUTION**2) * precision
         return away.mul_(precision), own_slope
 
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:
         return Normal(f, torch.exp(self.log_sd(own)).expand(len(f), 1, -1))
+
+
+def unknown(log_sd: Tensor) -> Tensor:
+    """By how much log densities are lower because targets are known to ``RESOLUTION`` only.
+
+    Minus twice this is its derivative in ``log_sd``.
+    """
+    return 0.5 * torch.exp(2.0 * (LOG_RESOLUTION - log_sd))
 
 
 class LatentGaussian(Gaussian):

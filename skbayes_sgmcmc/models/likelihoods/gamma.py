@@ -3,6 +3,7 @@ r"""Likelihood of positive targets with an sd proportional to their mean."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from ..._arrays import Array
 from . import predictive
-from .base import refuse_targets
-from .counts import Dispersed, digamma_rest, stirling_rest
-from .slopes import Compiled
+from .base import LOG_RESOLUTION, RESOLUTION, refuse_targets, unknown
+from .counts import TYPICAL_DISPERSION, Dispersed, digamma_rest, stirling_rest
+from .slopes import Compiled, Own
 
 
 class Gamma(Dispersed):
@@ -35,22 +36,27 @@ class Gamma(Dispersed):
     def typical_means(y: Array, weight: Array | None) -> Array:
         return np.asarray(np.average(y, axis=0, weights=weight))
 
+    def width(self, own: Array) -> Any:
+        return np.sqrt(TYPICAL_DISPERSION * np.exp(own[:, 0]))
+
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
         # Stirling's formula leaves no differences of large numbers, also if the shape is large
         shape, log_y = 1.0 / self.dispersion(own), torch.log(y)
         log_ratio = log_y - self.log_mean(f)
         log_p = -shape * (torch.expm1(log_ratio) - log_ratio) - log_y - stirling_rest(shape)
+        log_p = log_p - unknown(-0.5 * torch.log(shape))
         return (log_p + 0.5 * torch.log(shape) - 0.5 * math.log(2.0 * math.pi)).sum(2)
 
     def compiled(self, y: Array) -> Compiled | None:
         shift = np.log(self.typical[0])
-        return Compiled("gamma", shift, np.log(y[:, 0]), own=self.compiled_own)
+        own = *self.compiled_own, Own(LOG_RESOLUTION, given=True)
+        return Compiled("gamma", shift, np.log(y[:, 0]), own=own)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         shape = 1.0 / self.dispersion(own)
         log_ratio = torch.log(y) - self.log_mean(f)
         excess = torch.expm1(log_ratio)
-        by_own = shape * (log_ratio - excess - digamma_rest(shape))
+        by_own = shape * (log_ratio - excess - digamma_rest(shape) - 0.5 * RESOLUTION**2)
         return torch.mul(excess, -shape, out=f), by_own
 
     def predictive(self, f: Tensor, own: Tensor) -> predictive.Predictive:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..._arrays import Array
 from . import predictive
-from .base import Gaussian, Natural, Parametric
+from .base import Gaussian, Natural, Parametric, unknown
 from .predictive import Predictive
 from .slopes import Compiled, Own
 
@@ -100,21 +100,24 @@ class StudentNoise(Gaussian):
         half = 0.5 * df
         constant = torch.lgamma(half + 0.5) - torch.lgamma(half) - 0.5 * torch.log(math.pi * df)
         square = self._square(z)
-        return (constant - log_scale - (half + 0.5) * torch.log1p(square / df)).sum(2)
+        known = constant - log_scale - (half + 0.5) * torch.log1p(square / df)
+        return (known - self._unknown(log_scale)).sum(2)
 
     def compiled(self, y: Array) -> Compiled | None:
         if self.given_df is None:
             of_df = Own(math.log(TYPICAL_DF))
         else:
             of_df = Own(math.log(self.given_df - LEAST_DF), given=True)
-        return Compiled("student_t", 0.0, y[:, 0], own=(self._compiled_noise(), of_df))
+        return Compiled("student_t", 0.0, y[:, 0], own=(*self._compiled_noise(), of_df))
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         weight, df = torch.exp(-self.log_sd(own)), self.df(own)
         z = f.sub_(y).mul_(weight)
         square = self._square(z)
         pull = (df + 1.0) / (df + square)  # 1 for normal noise
-        own_slopes = [] if self.noise is not None else [1.0 - pull * square]
+        own_slopes = []
+        if self.noise is None:
+            own_slopes.append(1.0 - pull * square - 2.0 * unknown(self.log_sd(own)))
         if self.given_df is None:
             half, ratio = 0.5 * df, square / df
             constant = torch.digamma(half) - torch.digamma(half + 0.5) + 1.0 / df

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.special import log_ndtr
 
 from ..._arrays import Array
-from .base import Natural
+from .base import LOG_RESOLUTION, Natural, unknown
 from .counts import LogMean
 from .predictive import Predictive
 from .slopes import Compiled, Own
@@ -129,6 +129,9 @@ class LogNormal(LogMean):
     def natural(self) -> dict[str, Natural]:
         return {"log_sigma": ("sigma", lambda draws, unit: np.exp(draws["log_sigma"]))}
 
+    def width(self, own: Array) -> Any:
+        return np.exp(own[:, 0])
+
     @staticmethod
     def typical_means(y: Array, weight: Array | None) -> Array:
         """The geometric mean of times; of bounds, if these are known."""
@@ -141,12 +144,14 @@ class LogNormal(LogMean):
         return bool((y > 0.0).any(axis=0).all())
 
     def log_density(self, f: Tensor, y: Tensor, own: Tensor) -> Tensor:
-        return log_density(self.errors, self.log_mean(f)[..., 0], torch.exp(own), y)
+        found = log_density(self.errors, self.log_mean(f)[..., 0], torch.exp(own), y)
+        return found - torch.where(y[..., 0] == y[..., 1], unknown(own), 0.0)
 
     def compiled(self, y: Array) -> Compiled | None:
         if (y[:, 0] != y[:, 1]).any():
             return None  # not of bounds
-        return Compiled(self.kernel, np.log(self.typical[0]), np.log(y[:, 0]), own=(Own(0.0),))
+        own = Own(0.0), Own(LOG_RESOLUTION, given=True)
+        return Compiled(self.kernel, np.log(self.typical[0]), np.log(y[:, 0]), own=own)
 
     def slope(self, f: Tensor, y: Tensor, own: Tensor) -> tuple[Tensor, Tensor | None]:
         errors, sigma = self.errors, torch.exp(own)
@@ -158,7 +163,7 @@ class LogNormal(LogMean):
         )
         by_a = torch.where(known, errors.slope(a), ratio)
         by_b = torch.where(between, torch.exp(errors.log_density(b) - log_p), 0.0)
-        by_own = torch.where(known, 1.0, 0.0) + by_a * a + by_b * b
+        by_own = torch.where(known, 1.0 - 2.0 * unknown(own), 0.0) + by_a * a + by_b * b
         return ((by_a + by_b) / sigma)[..., None], by_own[..., None]
 
     def predictive(self, f: Tensor, own: Tensor) -> Predictive:

@@ -48,8 +48,8 @@ class CentredModel(CurvedModel):
     n_used: int
     n_linear: int
     rows_say_little: bool
-    #: whether ``typical`` has been set to the likely values of learned scales
-    _settled = False
+    #: the maximum found when ``typical`` was set to the likely values of learned scales
+    _settled: Array | None = None
 
     def _losses(self, theta: Array, data: Data) -> tuple[float, Array]:
         """-log likelihood of all rows and its gradient."""
@@ -97,12 +97,12 @@ class CentredModel(CurvedModel):
 
     def _settle(self, data: Data) -> None:
         """Set typical distances from zero, once, to those of the learned scales' likely values."""
-        if self._settled or self.past is not None or not self.prior.pools:
+        if self._settled is not None or self.past is not None or not self.prior.pools:
             return
-        self._settled, theta = True, self._first()
+        self._settled = theta = self._first()
         for _ in range(MAX_SETTLING):
             before = self.typical
-            theta = self._maximum(theta, data, 50)
+            self._settled = theta = self._maximum(theta, data, 50)
             curvature = self.hessian_diagonal(theta, data)
             assert curvature is not None
             self.typical = self.prior.likely(theta, curvature, before)
@@ -239,11 +239,25 @@ class CentredModel(CurvedModel):
     def _newton(
         self, data: Data, start: Array | None = None, held: bool = False
     ) -> tuple[Array, Array]:
-        """Take damped Newton steps until the Newton decrement is far below a posterior sd.
+        """The maximum, and the curvature there.
 
         With ``held``, the likelihood's own parameters stay where they are.
         """
-        theta, sd = self._first() if start is None else start, self.typical
+        value, theta, hessian = self._newton_from(
+            self._first() if start is None else start, data, held
+        )
+        known = self._settled
+        # many coefficients with a common scale can hold each other, and it, at zero
+        if known is not None and self._potential(known, data, self.typical)[0] < value:
+            _, theta, hessian = self._newton_from(known, data, held)
+        return theta, hessian
+
+    def _newton_from(self, theta: Array, data: Data, held: bool) -> tuple[float, Array, Array]:
+        """Take damped Newton steps until the Newton decrement is far below a posterior sd.
+
+        The potential there comes first.
+        """
+        sd = self.typical
         value, gradient = self._potential(theta, data, sd)
         moving = self.n_linear if held else self.n_parameters
         for _ in range(50):
@@ -266,7 +280,7 @@ class CentredModel(CurvedModel):
             else:
                 break  # no descent left within rounding
             theta, value, gradient = trial, new_value, new_gradient
-        return theta, hessian
+        return value, theta, hessian
 
     # walls ----------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from ..._data.minibatch import Data
 from ..._exceptions import SamplingError, more
 from ..._metric import Conditionals, State
 from .._constants import Constant
-from ..likelihoods.base import TYPICAL_NOISE, Gaussian
+from ..likelihoods.base import RESOLUTION, TYPICAL_NOISE, Gaussian
 
 if TYPE_CHECKING:
     from .glm import GLMModel
@@ -106,7 +106,8 @@ class NormalConditionals(Conditionals):
         away = y - mean_y - (fitted - mean_x @ exact)
         #: eigenvalues, squares that each direction of the eigenbasis explains (features, k), those
         #: that none does
-        squares = self.values[:, None], moments**2 / safe, weight @ (away * away)
+        error = RESOLUTION if self.noise is None else 0.0
+        squares = self.values[:, None], moments**2 / safe, weight @ (away**2 + error**2)
         self._squares = tuple(map(Constant, squares))
         #: what else draws need: moments, basis, means
         self._places = tuple(map(Constant, (moments, basis, mean_x, mean_y)))
@@ -159,7 +160,7 @@ class NormalConditionals(Conditionals):
         roots = np.array([self._root(mode) for mode in modes])
         heights = self.log_density(torch.from_numpy(np.array(modes)), 1.0).numpy()
         mass = heights + np.linalg.slogdet(roots)[1]
-        order = [k for k in np.argsort(-mass) if mass[k] > mass.max() - LEAST]
+        order = [k for k in np.argsort(-mass) if mass[k] >= mass.max() - LEAST]
         kept = np.array(modes)[order], (heights - heights.max())[order], roots[order]
         at, height, root = map(torch.from_numpy, kept)
         return at, height, root
@@ -314,6 +315,6 @@ def _held(weights: list[float], log_uniforms: list[float]) -> list[int]:
 def _extreme() -> SamplingError:
     return SamplingError(
         "The density of the noise's logarithm could not be approximated within the range of "
-        "floating-point numbers: X, y, sample_weight or prior_scale is extreme, or y is constant. "
+        "floating-point numbers: X, y, sample_weight, noise or prior_scale is extreme. "
         "Give moderate values, or another sampler." + more("no-gaussian-approximation")
     )

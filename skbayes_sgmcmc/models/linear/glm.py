@@ -38,7 +38,8 @@ from .model import LinearModel
 
 #: nodes of the quadrature over the linear predictor
 NODES = 11
-#: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors
+#: sds at which derivatives are taken instead of at a point, and the smallest sds of predictors, the
+#: latter in units of the likelihood's width
 AT_A_POINT = 1e-3
 
 
@@ -244,7 +245,7 @@ class GLMModel(LinearModel):
         A e.
         """
         at = self._at(theta, data)
-        A = self._roots(root, data, at.shape)
+        A = self._roots(root, data, self._least(theta))
         rule = third_degree(at.shape[2]) if root is None else _rule(self.n_own)
         slope, products = np.zeros(at.shape), np.zeros(A.shape)
         for e, weights, slopes in self._slopes_around(theta, A, rule, data):
@@ -277,7 +278,7 @@ class GLMModel(LinearModel):
             slope, curvature = (values.double().cpu().numpy() for values in known)
         else:
             slope, curvature = self._expected(center, root, data)
-        A = self._roots(root, data, slope.shape)
+        A = self._roots(root, data, self._least(center))
         square = np.zeros(len(slope))
         for e, weights, slopes in self._slopes_around(center, A, _rule(self.n_own), data):
             linear = np.einsum("nkij,bj->bnki", curvature @ A, e)
@@ -298,15 +299,22 @@ class GLMModel(LinearModel):
         return np.asarray(np.abs(moves).max(1))
 
     def _sds_of_margins(self, root: Array, slope: Array, data: Data) -> Array:
-        A = self._roots(root, data, (len(slope), 1, 1 + self.n_own))[:, 0]
+        A = self._roots(root, data, np.full((1, 1 + self.n_own), AT_A_POINT))[:, 0]
         return np.linalg.norm(np.einsum("nq,nqr->nr", slope, A), axis=1)
 
-    def _roots(self, root: Array | None, data: Data, shape: tuple[int, ...]) -> Array:
+    def _least(self, theta: Array) -> Array:
+        """Smallest sds (k, q) of predictors and own parameters, for derivatives by differences."""
+        least = np.full((self.k, 1 + self.n_own), AT_A_POINT)
+        least[:, 0] *= np.minimum(self.likelihood.width(self._own(theta)), 1.0)
+        return least
+
+    def _roots(self, root: Array | None, data: Data, least: Array) -> Array:
         """A (rows, k, q, q): predictor and own parameters of a target are A e + mean."""
-        n, k, q = shape
-        A = np.zeros((n, k, q, q))
+        k, q = least.shape
+        A = np.zeros((len(data.fields["y"]), k, q, q))
         if root is None:
-            return A + AT_A_POINT * np.eye(q)
+            A[:, :, np.arange(q), np.arange(q)] = least
+            return A
         variances = self.variances(root, data)
         for j in range(k):
             used, own = self._places(j)
@@ -316,7 +324,7 @@ class GLMModel(LinearModel):
                 A[:, j, 0, 1:] = np.linalg.solve(own_root, cross.T).T
                 A[:, j, 1:, 1:] = own_root
             left = variances[:, j] - np.square(A[:, j, 0, 1:]).sum(1)
-            A[:, j, 0, 0] = np.sqrt(np.maximum(left, AT_A_POINT**2))
+            A[:, j, 0, 0] = np.sqrt(np.maximum(left, least[j, 0] ** 2))
         return A
 
     def _places(self, j: int) -> tuple[Array, Array]:
