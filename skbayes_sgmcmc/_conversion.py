@@ -217,10 +217,12 @@ def refuse_columns(columns: dict[Any, Any], of_text: str | None = None) -> NoRet
 
 def _remedy(value: Any, of_polars: bool) -> str:
     """How to make numbers of values like this one, which is no number."""
-    if isinstance(value, datetime.date | np.datetime64):
+    is_period = hasattr(value, "to_timestamp")  # of pandas
+    if isinstance(value, datetime.date | np.datetime64) or is_period:
         days = "(column - column.min()).dt.total_days() of polars"
         if not of_polars:  # columns of pandas may hold dates as objects
-            days = "(d - d.min()).dt.days, with d = pandas.to_datetime(column)"
+            d = "column.dt.to_timestamp()" if is_period else "pandas.to_datetime(column)"
+            days = f"(d - d.min()).dt.days, with d = {d}"
         return f"Give numbers in its place, such as the days since the first date, by {days}"
     if isinstance(value, datetime.timedelta | np.timedelta64):
         column = "column" if of_polars else "pandas.to_timedelta(column)"

@@ -91,6 +91,14 @@ def test_remedies_of_dates_are_those_of_every_column_of_pandas(values):
     BayesianGLMRegressor(**TINY).fit(BASE.assign(z=seconds), REAL)
 
 
+def test_the_remedy_of_periods_is_the_days_to_their_starts():
+    column = pd.Series(WHEN.to_period("M"))
+    with pytest.raises(TypeError, match=re.escape("with d = column.dt.to_timestamp()")):
+        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+    d = column.dt.to_timestamp()
+    BayesianGLMRegressor(**TINY).fit(BASE.assign(z=(d - d.min()).dt.days), REAL)
+
+
 def test_items_of_polars_are_no_numbers():
     """NumPy makes a matrix of a column of arrays or structs: with one item, it had been numbers."""
     pl = pytest.importorskip("polars")
