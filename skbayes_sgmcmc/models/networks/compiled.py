@@ -82,8 +82,8 @@ def _parts(network: Any) -> tuple[MLP, list[Convolution]]:
 class CompiledPasses:
     """Passes of a perceptron, which may have convolutions below it, for any likelihood.
 
-    ``forward`` and ``backward`` are those of ``passes.py``. The second computes the outputs anew,
-    which takes less than a tenth of the time of likelihoods that the kernel does not have.
+    ``forward`` and ``backward`` are those of ``passes.py``. The second computes the outputs anew:
+    it is for likelihoods that take far longer than that.
     """
 
     def __init__(self, network: Any):
