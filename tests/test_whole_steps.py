@@ -117,6 +117,8 @@ def assert_rounded(found):
         (BayesianMLPRegressor, {}),
         (BayesianMLPRegressor, {"prior_scale": [0.5, 1.0, 2.0], "weighted": True}),
         (BayesianMLPRegressor, {"noise": "infer", "temperature": 0.5}),
+        (BayesianMLPRegressor, {"likelihood": "student_t"}),
+        (BayesianMLPRegressor, {"likelihood": "zero_inflated_negative_binomial", "weighted": True}),
         (BayesianMLPRegressor, {"noise": 50.0, "sampler": MCLMC(energy_error=0.02, length=2.0)}),
         (BayesianMLPRegressor, {"step_size": 1e-4, "burn_in": 0}),
         # other numbers at every step

@@ -11,133 +11,9 @@ import numpy as np
 
 from . import copy, jit, part
 from .convolutions import convolve, pull_back, workspace
-from .layers import (
-    EVERY,
-    HALF,
-    ONE,
-    ROWS,
-    TWO,
-    ZERO,
-    activate,
-    add_products,
-    add_slopes,
-    add_sums,
-    exp_all,
-    log_all,
-    times_slope,
-)
+from .layers import EVERY, ROWS, ZERO, activate, add_products, add_slopes, add_sums, times_slope
+from .likelihoods import OUTPUTS, likelihood
 from .lookups import look_up, pull_back_constant, pull_back_rows, usual_units
-
-#: likelihoods, by their numbers
-CATEGORICAL, GAUSSIAN, HETEROSCEDASTIC = range(3)
-LOG_ROOT_TWO_PI = np.float32(0.5 * np.log(2.0 * np.pi))
-
-
-@part
-def categorical(f, labels, sizes, k, weight, log_p, bits, g):
-    """Log probabilities of the classes of rows, and the slopes of -weight log p in k outputs f.
-
-    Each target has its ``labels`` (ROWS,) and its number of classes, and the outputs f after those
-    of the target before it.
-    """
-    top, total = g[k], g[k + 1]
-    for r in range(ROWS):
-        log_p[r] = ZERO
-    first = 0
-    for target in range(len(sizes)):
-        end = first + sizes[target]
-        for r in range(ROWS):
-            top[r] = f[first, r]
-            total[r] = ZERO
-        for j in range(first + 1, end):
-            for r in range(ROWS):
-                top[r] = max(top[r], f[j, r])
-        for j in range(first, end):
-            for r in range(ROWS):
-                f[j, r] -= top[r]
-                g[j, r] = f[j, r]
-            exp_all(g[j], bits)
-            for r in range(ROWS):
-                total[r] += g[j, r]
-        for j in range(first, end):
-            for r in range(ROWS):
-                g[j, r] *= weight[r] / total[r]
-        log_all(total, bits)
-        for r in range(ROWS):
-            chosen = first + labels[target, r]
-            log_p[r] += f[chosen, r] - total[r]
-            g[chosen, r] -= weight[r]
-        first = end
-
-
-@part
-def gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope):
-    """The same of normal targets. The log sds of a chain are at ``theta[at:]``, if it has any.
-
-    ``log_noise`` is added to them, and the slopes in them to ``slope[at:]``.
-    """
-    for r in range(ROWS):
-        log_p[r] = ZERO
-    for j in range(k):
-        log_sd = log_noise[j]
-        if at < len(theta):
-            log_sd += theta[at + j]
-        precision = np.float32(np.exp(-TWO * log_sd))
-        total = ZERO
-        for r in range(ROWS):
-            away = f[j, r] - y[j, r]
-            log_p[r] -= HALF * away * away * precision + log_sd + LOG_ROOT_TWO_PI
-            total += weight[r] * (ONE - away * away * precision)
-            g[j, r] = weight[r] * away * precision
-        if at < len(theta):
-            slope[at + j] += total
-
-
-@part
-def heteroscedastic(f, y, k, log_typical, floor, weight, log_p, bits, g):
-    """The same of normal targets with a noise for each row, as ``Heteroscedastic`` says."""
-    for r in range(ROWS):
-        log_p[r] = ZERO
-    for j in range(k):
-        s = f[k + j]
-        for r in range(ROWS):
-            s[r] += log_typical
-            g[j, r] = max(s[r], ZERO)
-            s[r] = min(s[r], ZERO)
-        exp_all(s, bits)
-        for r in range(ROWS):
-            sd = floor[j] + s[r] + g[j, r]
-            z = (f[j, r] - y[j, r]) / sd
-            log_p[r] -= HALF * z * z + LOG_ROOT_TWO_PI
-            g[j, r] = weight[r] * z / sd
-            g[k + j, r] = weight[r] * (ONE - z * z) * s[r] / sd
-            s[r] = sd
-        log_all(s, bits)
-        for r in range(ROWS):
-            log_p[r] -= s[r]
-
-
-@part
-def likelihood(f, y, labels, own, theta, at, weight, share, log_p, bits, g, slope):
-    """Log densities of a block of rows, and the slopes of -weight log p in its outputs f."""
-    classes, k, kind, log_noise, floor = own
-    if kind == CATEGORICAL:
-        categorical(f, labels, classes, k, weight, log_p, bits, g)
-    elif kind == GAUSSIAN:
-        gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope)
-    else:
-        n = len(y)
-        for j in range(n, k):
-            bias = theta[at - k + j]
-            for r in range(ROWS):
-                f[j, r] = bias + share * (f[j, r] - bias)
-        heteroscedastic(f, y, n, log_noise[0], floor, weight, log_p, bits, g)
-        for j in range(n, k):
-            lost = ZERO
-            for r in range(ROWS):
-                lost += g[j, r]
-                g[j, r] *= share
-            slope[at - k + j] += (ONE - share) * lost
 
 
 @part
@@ -158,15 +34,17 @@ def gradient(theta, rows, images, lookups, slope, total):
     ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
     (chains or 1, rows, columns) and the targets ``y`` or ``labels`` (chains or 1, rows, k) are of
     all chains or of each; so are the weights. Targets with labels have ``classes`` (k,) classes.
-    ``log_noise`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
+    ``shift`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
     that depends on the row, it is the log of the typical sd, and ``share`` (chains,) the part of
-    the outputs that depend on the row. ``images`` are the convolutions, if there are any; code for
+    the outputs that depend on the row. ``bound`` and other meanings are those of the functions of
+    ``likelihoods.py``. ``images`` are the convolutions, if there are any; code for
     none is compiled without them. The same holds for the ``lookups`` of a first layer: x then
-    has the dense inputs alone.
+    has the dense inputs alone. Without a likelihood, y (chains, rows, k) takes the outputs, or
+    holds slopes in them.
     """
-    x, y, labels, classes, weight, sizes, activation, kind, log_noise, floor, share = rows
+    x, y, labels, classes, weight, sizes, activation, kind, shift, bound, share = rows
     n_layers, k = len(sizes) - 1, sizes[-1]
-    own = classes, k, kind, log_noise, floor
+    own = classes, k, kind, shift, bound
     widest = k
     for units in sizes:  # max would take longer to compile
         widest = max(widest, units)
@@ -215,6 +93,11 @@ def gradient(theta, rows, images, lookups, slope, total):
                 ins, outs = (at, n_out), EVERY
                 add_products(theta[c], n_out, outs, n_in, ins, h[layer], EVERY, out, EVERY)
                 at += (n_in + 1) * n_out
+            if kind == OUTPUTS:
+                for r in range(n):
+                    for j in range(k):
+                        y[c, start + r, j] = z[j, r]
+                continue
             likelihood(z, targets, codes, own, theta[c], at, w, share[c], log_p, bits, g, slope[c])
             for r in range(ROWS):
                 total[c] += w[r] * log_p[r]

@@ -47,9 +47,8 @@ class PerceptronKernel(ModelKernel):
     def __init__(self) -> None:
         super().__init__(
             "perceptron",
-            "it is for perceptrons and convolutions of classes or of targets with normal noise, "
-            "without spikes and slabs, in full precision, with chain_method='auto' or "
-            "'vectorized'.",
+            "it is for perceptrons and convolutions, without spikes and slabs, in full precision, "
+            "with chain_method='auto' or 'vectorized'.",
         )
 
     def why_not(self, recipe: Recipe) -> str | None:

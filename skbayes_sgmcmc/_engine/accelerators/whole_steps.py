@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...models.networks.compiled import PerceptronGradient
+from ...models.networks.compiled import PerceptronGradient, in_kernel
 from ...priors.factorised import Normal
 from ...samplers import MCLMC
 from ...samplers._protocol import State, Step
@@ -33,7 +33,8 @@ def whole_steps(recipe: Recipe) -> bool:
     model: Any = recipe.target.model
     rows = recipe.minibatches
     return (
-        recipe.cell.integrator in SCHEMES
+        in_kernel(model.likelihood)
+        and recipe.cell.integrator in SCHEMES
         and rows.full
         and not rows.divided
         and rows.data.augment is None

@@ -396,7 +396,7 @@ class LinearAbove(Likelihood):
 
     def __init__(self, given: Likelihood, bend: Array):
         self.given, self.n_outputs, self.shapes = given, given.n_outputs, given.shapes
-        self._bend = Constant(bend)
+        self.bend, self._bend = bend, Constant(bend)
 
     @property
     def natural(self) -> dict[str, Natural]:

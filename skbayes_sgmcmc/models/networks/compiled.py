@@ -15,7 +15,18 @@ from ..._data.minibatch import Batch
 from ..._limits import LIMITS
 from ..._metric import State
 from ..designs.indicators import IndicatorBatch
-from ..likelihoods.base import TYPICAL_NOISE, Categorical, Categoricals, Gaussian, Heteroscedastic
+from ..likelihoods.base import (
+    TYPICAL_NOISE,
+    Categorical,
+    Categoricals,
+    Gaussian,
+    Heteroscedastic,
+    Likelihood,
+    LinearAbove,
+)
+from ..likelihoods.counts import LogMean, NegativeBinomial, Poisson
+from ..likelihoods.student import StudentNoise
+from ..likelihoods.zero_inflated import ZeroInflatedNegativeBinomial, ZeroInflatedPoisson
 from .cnn import CNN, Convolution
 from .delayed_outputs import SHARE
 from .mlp import ACTIVATIONS, MLP
@@ -25,12 +36,34 @@ if TYPE_CHECKING:
 
 
 #: likelihoods, with the kernel's numbers
-LIKELIHOODS = {Categorical: 0, Categoricals: 0, Gaussian: 1, Heteroscedastic: 2}
+LIKELIHOODS: dict[type[Likelihood], int] = {
+    Categorical: 0,
+    Categoricals: 0,
+    Gaussian: 1,
+    Heteroscedastic: 2,
+    StudentNoise: 3,
+    Poisson: 4,
+    NegativeBinomial: 5,
+    ZeroInflatedPoisson: 6,
+    ZeroInflatedNegativeBinomial: 7,
+}
+#: its numbers for others, which take the outputs and give it the slopes in them
+OUTPUTS, SLOPES = 8, 9
+NO_LABELS = np.zeros((1, 0, 1), np.int64)
+
+
+def in_kernel(likelihood: Likelihood) -> bool:
+    """Whether the kernel has a likelihood; of others, torch computes the slopes in the outputs."""
+    return type(_unbent(likelihood)) in LIKELIHOODS
+
+
+def _unbent(likelihood: Likelihood) -> Likelihood:
+    return likelihood.given if isinstance(likelihood, LinearAbove) else likelihood
 
 
 def has_kernel(model: NetworkModel) -> bool:
-    """Whether the kernel computes the gradients of a model's likelihood."""
-    return type(model.network) in (MLP, CNN) and type(model.likelihood) in LIKELIHOODS
+    """Whether the kernel computes the gradients of a model's network."""
+    return type(model.network) in (MLP, CNN)
 
 
 def kernel_pays(network: Any, n_steps: int) -> bool:
@@ -46,29 +79,83 @@ def _parts(network: Any) -> tuple[MLP, list[Convolution]]:
     return (network.top, network.layers) if isinstance(network, CNN) else (network, [])
 
 
-class PerceptronGradient:
-    """The gradient of a perceptron's likelihood, and its value, in one pass over the rows.
+class CompiledPasses:
+    """Passes of a perceptron, which may have convolutions below it, for any likelihood.
 
-    Results are those of the network, which may have convolutions below the perceptron, and of the
-    likelihood, one of ``LIKELIHOODS``, up to rounding.
+    ``forward`` and ``backward`` are those of ``passes.py``. The second computes the outputs anew:
+    it is for likelihoods that take far longer than that.
     """
 
-    def __init__(self, network: Any, likelihood: Any):
+    def __init__(self, network: Any):
         top, layers = _parts(network)
         #: the convolutions, in the kernel's form
         self.images = connections(layers) if layers else None
         self._sizes = np.array(top.units)
         self._activation = list(ACTIVATIONS).index(network.activation)
-        self._kind = LIKELIHOODS[type(likelihood)]
-        self._classes = np.array(getattr(likelihood, "sizes", top.units[-1:]))
-        log_noise, floor = np.array([math.log(TYPICAL_NOISE)]), np.zeros(1)
-        if isinstance(likelihood, Heteroscedastic):
-            floor = likelihood.floor
-        elif isinstance(likelihood, Gaussian):
-            log_noise = log_noise.repeat(likelihood.n_outputs)
-            if likelihood.noise is not None:
-                log_noise = np.log(likelihood.noise)
-        self._noise = log_noise.astype(np.float32), floor.astype(np.float32)
+
+    def forward(self, theta: Tensor, x: Any) -> tuple[Tensor, Any]:
+        theta = theta.contiguous()
+        tape = theta, x, torch.zeros_like(theta)
+        f = theta.new_empty(len(theta), _dense(x).shape[1], int(self._sizes[-1]))
+        self._take(OUTPUTS, f, *tape)
+        return f, tape
+
+    def backward(self, tape: Any, delta: Tensor, out: Tensor) -> None:
+        self._take(SLOPES, delta.contiguous(), *tape)
+        out.add_(tape[2])
+
+    def _take(self, kind: int, y: Tensor, theta: Tensor, x: Any, slope: Tensor) -> None:
+        """Write outputs to y, or add to ``slope`` what slopes y in the outputs make of it."""
+        from ..._kernels.perceptron import gradient
+
+        n_chains, n_rows, k = y.shape
+        none, share = np.zeros(k, np.float32), np.ones(n_chains, np.float32)
+        weight = np.zeros((1, n_rows), np.float32)
+        rows = y.numpy(), NO_LABELS, self._sizes[-1:], weight
+        given = self._given(x, *rows, kind, none, none, share)
+        gradient(theta.numpy(), *given, slope.numpy(), np.zeros(n_chains))
+
+    def _given(
+        self, x: Any, y: Array, labels: Array, classes: Array, weight: Array, *others: Any
+    ) -> tuple[Any, ...]:
+        """What the kernel needs besides the positions: rows, convolutions, and weights to look up.
+
+        Dense rows have nothing to look up. ``others`` are the rest of the likelihood.
+        """
+        lookups = None
+        if isinstance(x, IndicatorBatch):
+            rest: Any = x.rest  # a CSRBatch, as always on a CPU
+            lookups = rest.for_kernels(), x.places.numpy(), x.constant.numpy()
+        x = np.ascontiguousarray(_dense(x).numpy())
+        x = x.reshape(*x.shape[:2], -1)
+        rows = x, y, labels, classes, weight, self._sizes, self._activation, *others
+        return rows, self.images, lookups
+
+
+class PerceptronGradient(CompiledPasses):
+    """The gradient of a perceptron's likelihood, and its value, in one pass over the rows.
+
+    Results are those of the network and of the likelihood, one of ``LIKELIHOODS``, up to rounding.
+    """
+
+    def __init__(self, network: Any, likelihood: Any):
+        super().__init__(network)
+        given: Any = _unbent(likelihood)
+        self._kind, self._counts = LIKELIHOODS[type(given)], isinstance(given, LogMean)
+        self._classes = np.array(getattr(given, "sizes", self._sizes[-1:]))
+        shift, bound = np.array([math.log(TYPICAL_NOISE)]), np.zeros(1)
+        if isinstance(given, Heteroscedastic):
+            bound = given.floor
+        elif isinstance(given, Gaussian):
+            shift = shift.repeat(given.n_outputs)
+            if given.noise is not None:
+                shift = np.log(given.noise)
+            if isinstance(given, StudentNoise):
+                bound = np.full(given.n_outputs, given.given_df or 0.0)
+        elif self._counts:
+            shift = np.log(given.typical)
+            bound = likelihood.bend if likelihood is not given else np.full(len(shift), np.inf)
+        self._numbers = shift.astype(np.float32), bound.astype(np.float32)
 
     def add_gradient(
         self, theta: Tensor, batch: Batch, state: State, out: Tensor, scale: float
@@ -81,33 +168,30 @@ class PerceptronGradient:
         return torch.from_numpy(-total)
 
     def given(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
-        """What the kernels need besides the positions: rows, convolutions, and weights to look up.
-
-        With the rows come scaled weights and the likelihood; dense rows have nothing to look up.
-        """
-        x, y, lookups = batch.fields["x"], _by_chain(batch.fields["y"], batch), None
-        if isinstance(x, IndicatorBatch):
-            rest: Any = x.rest  # a CSRBatch, as always on a CPU
-            lookups = rest.for_kernels(), x.places.numpy(), x.constant.numpy()
-            some = x.some.x.numpy()
-            x = some if some.ndim == 3 else some[None]
-        else:
-            x = _by_chain(x, batch)
-            x = x.reshape(*x.shape[:2], -1)
+        """What the kernels need besides the positions, with scaled weights and the likelihood."""
+        y, x = _by_chain(batch, "y"), _by_chain(batch, "x")
         classes = self._kind == 0
-        rows = (
+        if self._counts:  # the kernel needs logarithms of their factorials
+            y = torch.cat([y, torch.lgamma(y + 1.0)], dim=2)
+        y = np.ascontiguousarray(y.numpy())
+        return self._given(
             x,
             np.zeros((1, 0, 1), np.float32) if classes else y,
-            y.reshape(*y.shape[:2], -1) if classes else np.zeros((1, 0, 1), np.int64),
+            y.reshape(*y.shape[:2], -1) if classes else NO_LABELS,
             self._classes,
-            _weights(batch, x.shape[1], scale),
-            self._sizes,
-            self._activation,
+            _weights(batch, _dense(x).shape[1], scale),
             self._kind,
-            *self._noise,
+            *self._numbers,
             state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32),
         )
-        return rows, self.images, lookups
+
+
+def _dense(x: Any) -> Tensor:
+    """Dense inputs (chains or 1, rows, ...)."""
+    if isinstance(x, IndicatorBatch):
+        x = x.some.x
+        return x if x.ndim == 3 else x[None]
+    return x
 
 
 def connections(layers: Sequence[Convolution]) -> tuple[Array, ...]:
@@ -144,10 +228,10 @@ def _read(after: int, pool: int, size: int) -> Array:
     return member + np.arange(size) - (size - 1) // 2
 
 
-def _by_chain(field: Tensor, batch: Batch) -> Array:
+def _by_chain(batch: Batch, name: str) -> Any:
     """A field with an axis of chains, of length 1 if they share the field."""
-    values = np.ascontiguousarray(field.numpy())
-    return values[None] if batch.shared else values
+    field = batch.fields[name]
+    return field[None] if batch.shared and isinstance(field, Tensor) else field
 
 
 def _weights(batch: Batch, n_rows: int, scale: float) -> Array:

@@ -28,7 +28,7 @@ from ..designs.indicators import indicator_design, sparse_design
 from ..likelihoods.base import Likelihood
 from ..tuning.base import ManyModes, Tuning
 from . import delayed_outputs
-from .compiled import PerceptronGradient, has_kernel, kernel_pays
+from .compiled import CompiledPasses, PerceptronGradient, has_kernel, in_kernel, kernel_pays
 from .network import Network
 from .passes import InTurn
 
@@ -107,7 +107,10 @@ class NetworkModel(Model):
 
     def with_kernel(self, name: str) -> Self:
         model = copy.copy(self)
-        model._kernel = PerceptronGradient(self.network, self.likelihood)
+        if in_kernel(self.likelihood):
+            model._kernel = PerceptronGradient(self.network, self.likelihood)
+        else:
+            model._passes = CompiledPasses(self.network)
         return model
 
     @property
