@@ -68,7 +68,8 @@ def categorical(f, labels, sizes, k, weight, log_p, bits, g):
 def gaussian(f, y, k, log_noise, theta, at, weight, log_p, g, slope):
     """The same of normal targets. The log sds of a chain are at ``theta[at:]``, if it has any.
 
-    ``log_noise`` is added to them, and the slopes in them to ``slope[at:]``.
+    ``log_noise`` is added to them, and the slopes in them to ``slope[at:]``. The ``RESOLUTION`` of
+    targets is below the rounding of outputs here, and left out.
     """
     for r in range(ROWS):
         log_p[r] = ZERO
