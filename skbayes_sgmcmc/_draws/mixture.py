@@ -34,7 +34,8 @@ class Mixture:
 
     ``predictive(draws, rows)`` returns the distributions given some of the ``n_draws`` pooled draws
     (a slice or an index array), for some rows of ``n_targets`` targets. ``weights`` (n_draws,) are
-    normalised; None: all are equal.
+    normalised; None: all are equal. ``means(draws, rows)`` returns the means of the distributions,
+    for models that have them without the rest.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Mixture:
         n_draws: int,
         n_targets: int,
         weights: Array | None,
+        means: prediction.Predict | None = None,
     ):
         self.predictive = predictive
+        self.given_means = means
         self.n_draws = n_draws
         self.n_targets = n_targets
         self.given_weights = weights
@@ -58,6 +61,10 @@ class Mixture:
         """
         found = np.zeros((3, x.shape[0], self.n_targets))
         mean, within, between = found
+        if self.given_means is not None and not variance:
+            sizes = self.n_draws, self.n_targets
+            mean[:] = prediction.average(self.given_means, x, *sizes, self.given_weights)
+            return found
         for rows, draw_blocks in prediction.blocks(x.shape[0], self.n_draws, self.n_targets):
             part, origin = x[rows], None
             for draws in draw_blocks:
@@ -160,7 +167,8 @@ class WithFew(Mixture):
     """
 
     def __init__(self, whole: Mixture, few: Mixture, near: Callable[[Any], Array]):
-        super().__init__(whole.predictive, whole.n_draws, whole.n_targets, whole.given_weights)
+        sizes = whole.n_draws, whole.n_targets
+        super().__init__(whole.predictive, *sizes, whole.given_weights, whole.given_means)
         self.few = few
         self.near = near
 
