@@ -72,8 +72,8 @@ Times for {n_peer:,} rows are measured with {n_network_rows:,} rows (scikit-lear
 torch" is without the extra `fast`, or with `compiled=False`. The first call of a process took up to
 {first:.2g} s more, for loading the compiled code; the first one after an installation compiles it,
 once, in about 3 s. Calls with fewer than some hundred rows stay with torch. Memory is what the
-process grows by at most. The targets are 30 times scikit-learn's time in 200 MB, and 1 ms for one
-row.
+process grows by at most in a later call of {n_network_rows:,} rows. The targets are 30 times
+scikit-learn's time in 200 MB, and 1 ms for one row.
 
 At the speed of torch's product of two large matrices, the multiplications alone take
 {products:.2g} s, {least:.0f} (regression) and {least_of_classes:.0f} (classes) times scikit-learn's
