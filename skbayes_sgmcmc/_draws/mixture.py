@@ -61,15 +61,16 @@ class Mixture:
         """
         found = np.zeros((3, x.shape[0], self.n_targets))
         mean, within, between = found
-        if self.given_means is not None and not variance:
-            sizes = self.n_draws, self.n_targets
-            mean[:] = prediction.average(self.given_means, x, *sizes, self.given_weights)
-            return found
+        only_means = None if variance else self.given_means
         for rows, draw_blocks in prediction.blocks(x.shape[0], self.n_draws, self.n_targets):
             part, origin = x[rows], None
             for draws in draw_blocks:
-                one, weights = self.predictive(draws, part), self.weights[draws]
-                values = one.mean()
+                weights = self.weights[draws]
+                if only_means is None:
+                    one = self.predictive(draws, part)
+                    values = one.mean()
+                else:
+                    values = only_means(draws, part)
                 if origin is None:  # near the means, to avoid cancellation in the variances
                     origin = values[0].copy()
                 away = values - origin
