@@ -121,6 +121,9 @@ class Limits:
     worth_layers: int = 5000
     compiled_units: int = 128
     compiled_products: int = 2**20
+    #: fewest units of all draws and rows before compiled outputs of a perceptron are worth loading
+    #: in a new process (docs/results/prediction_speed.md)
+    worth_outputs: int = 2**23
     #: parameters of a chain that are worth a thread: compiled steps then use several
     thread_numbers: int = 2**16
     #: most entries of a minibatch while the compiled linear SGLD is faster than torch
@@ -170,9 +173,13 @@ class Limits:
 
     def blocks(self, n_rows: int, size: int) -> Iterator[slice]:
         """Slices of rows of ``size`` numbers each, of ``block_numbers`` in all, or of one row."""
-        step = max(1, self.block_numbers // max(1, size))
-        for first in range(0, n_rows, step):
-            yield slice(first, min(first + step, n_rows))
+        return slices(n_rows, max(1, self.block_numbers // max(1, size)))
+
+
+def slices(n: int, step: int) -> Iterator[slice]:
+    """Slices of ``step`` numbers up to n, in a tenth of the time of scikit-learn's gen_batches."""
+    for first in range(0, n, step):
+        yield slice(first, min(first + step, n))
 
 
 #: the limits in force

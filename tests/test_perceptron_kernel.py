@@ -381,6 +381,72 @@ def test_what_decides_is_the_length_of_the_run(limits):
     assert short.set_params(compiled=False).fit(X, y).compiled_ == ()
 
 
+# predictions --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["relu", "tanh", "logistic"])
+def regressor(request):
+    options = {"hidden_layer_sizes": (9, 5), "activation": request.param, "random_state": 0}
+    X, y = load_diabetes(return_X_y=True)
+    reg = BayesianMLPRegressor(n_chains=2, burn_in=20, n_draws=9, thinning=1, **options)
+    return reg.fit(X, np.stack([y, X[:, 2]], axis=1)), X
+
+
+def of_both_ways(limits, predict):
+    """What a function returns with compiled outputs, and with those of torch."""
+    found = []
+    for least in (0, 10**15):
+        limits(worth_outputs=least)
+        found.append(predict())
+    return found
+
+
+def test_predictions_are_those_of_torch(regressor, limits):
+    """Of one row, of a part of a block, and of several blocks of rows and of draws."""
+    reg, X = regressor
+    limits(block_numbers=4000)
+    for rows in (X[:1], X[: ROWS + 3], X):
+        compiled, given = of_both_ways(limits, lambda x=rows: reg.predict(x, return_std=True))
+        np.testing.assert_allclose(compiled, given, rtol=2e-6, atol=2e-6 * np.abs(given).max())
+
+
+def test_predictions_in_threads_are_those_of_one(regressor, limits):
+    reg, X = regressor
+    limits(worth_outputs=0)
+    before, found = torch.get_num_threads(), []
+    for n_threads in (1, 3):
+        torch.set_num_threads(n_threads)
+        found.append(reg.predict_mean_samples(X))
+    torch.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
+def test_rows_that_leave_the_finite_numbers_are_refused(regressor, limits):
+    """Sums of infinite products of both signs are no numbers, which no activation hides."""
+    reg, X = regressor
+    limits(worth_outputs=0)
+    with pytest.raises(ValueError, match="largest magnitude"):
+        reg.predict(1e39 * X)
+
+
+def test_probabilities_of_several_targets_are_those_of_torch(limits):
+    X, y = load_wine(return_X_y=True)
+    clf = BayesianMLPClassifier(hidden_layer_sizes=7, burn_in=20, n_draws=9, random_state=0)
+    clf.fit(X, np.stack([y, y == 1], axis=1))
+    for compiled, given in zip(*of_both_ways(limits, lambda: clf.predict_proba(X)), strict=True):
+        np.testing.assert_allclose(compiled, given, rtol=2e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"dtype": "float64"}, {"compiled": False}])
+def test_predictions_that_torch_computes(options, limits):
+    """Draws in double precision, and fits without compiled code."""
+    X, y = load_wine(return_X_y=True)
+    fit = {"burn_in": 20, "n_draws": 5, "random_state": 0, "hidden_layer_sizes": 7}
+    clf = BayesianMLPClassifier(**fit, **options).fit(X, y)
+    compiled, given = of_both_ways(limits, lambda: clf.predict_proba(X))
+    np.testing.assert_array_equal(compiled, given)
+
+
 # code on disk -------------------------------------------------------------------------------------
 
 

@@ -34,7 +34,8 @@ class Mixture:
 
     ``predictive(draws, rows)`` returns the distributions given some of the ``n_draws`` pooled draws
     (a slice or an index array), for some rows of ``n_targets`` targets. ``weights`` (n_draws,) are
-    normalised; None: all are equal.
+    normalised; None: all are equal. ``means(draws, rows)`` returns the means of the distributions,
+    for models that have them without the rest.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Mixture:
         n_draws: int,
         n_targets: int,
         weights: Array | None,
+        means: prediction.Predict | None = None,
     ):
         self.predictive = predictive
+        self.given_means = means
         self.n_draws = n_draws
         self.n_targets = n_targets
         self.given_weights = weights
@@ -58,11 +61,16 @@ class Mixture:
         """
         found = np.zeros((3, x.shape[0], self.n_targets))
         mean, within, between = found
+        only_means = None if variance else self.given_means
         for rows, draw_blocks in prediction.blocks(x.shape[0], self.n_draws, self.n_targets):
             part, origin = x[rows], None
             for draws in draw_blocks:
-                one, weights = self.predictive(draws, part), self.weights[draws]
-                values = one.mean()
+                weights = self.weights[draws]
+                if only_means is None:
+                    one = self.predictive(draws, part)
+                    values = one.mean()
+                else:
+                    values = only_means(draws, part)
                 if origin is None:  # near the means, to avoid cancellation in the variances
                     origin = values[0].copy()
                 away = values - origin
@@ -160,7 +168,8 @@ class WithFew(Mixture):
     """
 
     def __init__(self, whole: Mixture, few: Mixture, near: Callable[[Any], Array]):
-        super().__init__(whole.predictive, whole.n_draws, whole.n_targets, whole.given_weights)
+        sizes = whole.n_draws, whole.n_targets
+        super().__init__(whole.predictive, *sizes, whole.given_weights, whole.given_means)
         self.few = few
         self.near = near
 

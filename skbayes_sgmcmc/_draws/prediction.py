@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils import Bunch, gen_batches
+from sklearn.utils import Bunch
 
 from .._arrays import Array
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +28,8 @@ def blocks(
     at_once = LIMITS.block_numbers // n_outputs
     rows_at_once = max(1, min(n_rows, at_once // min(n_draws, 64)))
     draws_at_once = int(max(1, min(at_once // rows_at_once, most_draws)))
-    draws = list(gen_batches(n_draws, draws_at_once))
-    for rows in gen_batches(n_rows, rows_at_once):
+    draws = list(slices(n_draws, draws_at_once))
+    for rows in slices(n_rows, rows_at_once):
         yield rows, draws
 
 

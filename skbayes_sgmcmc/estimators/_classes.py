@@ -181,6 +181,8 @@ class Classes:
 
     def in_each(self, function: Callable[[Array], Array], values: Array) -> Array:
         """A function of the outputs (..., classes) of a target, applied to all of them."""
+        if self.n_targets == 1:
+            return function(values)
         return np.concatenate([function(part) for part in self.parts(values)], axis=-1)
 
     def per_target(self, function: Callable[[Array], Array], values: Array) -> Array:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import softmax
-from sklearn.utils import gen_batches
 from sklearn.utils.sparsefuncs import inplace_column_scale
 
 from .._arrays import Array
 from .._data.layout import PLAIN, Layout
 from .._data.rows import StoredRows
 from .._data.scaling import center_and_scale
+from .._draws.posterior_samples import PosteriorSamples, kept_with_posterior
 from .._exceptions import FIT_REMEDY, explain_full_memory, not_allowed, warn
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._modes import usual_modes
 from ..schedules import Schedule, number_if_constant
 from ._base import SGMCMCEstimator
@@ -222,6 +222,7 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
 
         from .._draws.prediction import tensor_of
         from .._engine.devices import prediction_device
+        from ..models.networks.compiled import compiled_outputs_pay, write_outputs
 
         posterior = self.posterior_
         chosen = np.arange(posterior.n_pooled)[draws]
@@ -229,13 +230,19 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
         network = self._fitted_network()
         products = len(chosen) * x.shape[0] * network.row_products
         device = prediction_device(self.device, products, getattr(self, "device_", "cpu"))
-        shape = len(chosen), x.shape[0], self._n_outputs
+        # averages over draws, and softmax, are faster along rows than along a few outputs
+        shape = len(chosen), self._n_outputs, x.shape[0]
         out = torch.empty(shape, dtype=first.dtype, device=device)
         with torch.no_grad():
             inputs = network.rows(self._inputs(x), first.dtype, device)
-            for some, f in self._iter_outputs(chosen, inputs, x.shape[0], device):
-                out[some] = f
-        return out.cpu().numpy()
+            if self.compiled is not False and compiled_outputs_pay(network, inputs, len(chosen)):
+                for some in slices(len(chosen), network.draws_at_once(1)):
+                    theta = self._positions(chosen[some], network)
+                    write_outputs(network, theta, inputs, out[some].numpy())
+            else:
+                for some, f in self._iter_outputs(chosen, inputs, x.shape[0], device):
+                    out[some] = f.mT
+        return out.mT.cpu().numpy()
 
     def _iter_outputs(
         self, chosen: Array, inputs: Any, n_rows: int, device: str
@@ -246,7 +253,7 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
         with respect to the inputs.
         """
         network = self._fitted_network()
-        for some in gen_batches(len(chosen), network.draws_at_once(n_rows)):
+        for some in slices(len(chosen), network.draws_at_once(n_rows)):
             theta, state = self._on(device, chosen[some], network)
             yield some, network.outputs(theta, inputs.to(theta.dtype), state)
 
@@ -254,14 +261,14 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
         """Some pooled draws on a device: positions (draws, n_parameters), and the buffers."""
         if self._sent is None or device == "cpu":
             return self._sent_to(device, chosen, network)
-        first, end = int(chosen[0]), int(chosen[-1]) + 1
-        if not np.array_equal(chosen, np.arange(first, end)):  # no view of all draws
+        some = _as_slice(chosen)
+        if not isinstance(some, slice):  # no view of all draws
             return self._sent_to(device, chosen, network)
         if device not in self._sent:
             everything = np.arange(self.posterior_.n_pooled)
             self._sent[device] = self._sent_to(device, everything, network)
         theta, state = self._sent[device]
-        return theta[first:end], {name: values[first:end] for name, values in state.items()}
+        return theta[some], {name: values[some] for name, values in state.items()}
 
     def _sent_to(self, device: str, chosen: Array, network: Network) -> tuple[Tensor, Any]:
         import torch
@@ -278,10 +285,12 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
             ready._sent = {}
         return ready._predict_block
 
-    def _positions(self, draws: Any, network: Network) -> Array:
+    def _positions(self, draws: Array, network: Network) -> Array:
         """Some pooled draws as positions (draws, n_parameters)."""
-        blocks = [self.posterior_.select(name, draws) for name in network.shapes]
-        return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
+        posterior, names = self.posterior_, tuple(network.shapes)
+        if posterior.n_pooled * sum(network.sizes) > LIMITS.block_numbers:
+            return _joined(posterior, names, draws)
+        return _all_positions(posterior, names)[_as_slice(draws)]
 
     def _export_parts(self, chosen: Array) -> tuple[nn.Module, nn.Module]:
         """Modules for the inputs and the outputs of some pooled draws, as parts of ensembles."""
@@ -320,6 +329,24 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
     def _output_labels(self) -> list[str]:
         """What the network's outputs are called before the name of a row: "class 1, "."""
         raise NotImplementedError
+
+
+def _as_slice(chosen: Array) -> Any:
+    """The slice of these numbers, which views of draws need; the numbers unless they are one."""
+    some = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
+    return some if np.array_equal(chosen, np.arange(some.start or 0, some.stop)) else chosen
+
+
+def _joined(posterior: PosteriorSamples, names: tuple[str, ...], draws: Any) -> Array:
+    """Some pooled draws of blocks beside each other, (draws, numbers)."""
+    blocks = [posterior.select(name, draws) for name in names]
+    return np.concatenate([block.reshape(len(block), -1) for block in blocks], axis=1)
+
+
+@kept_with_posterior
+def _all_positions(posterior: PosteriorSamples, names: tuple[str, ...]) -> Array:
+    """All pooled draws of blocks: joining them takes as long as predicting some rows."""
+    return _joined(posterior, names, slice(None))
 
 
 def _is_cold(temperature: Any) -> bool:

@@ -11,6 +11,7 @@ from sklearn.utils import Bunch, get_tags
 
 from .._arrays import Array
 from .._data.kept_rows import KeptRows
+from .._draws import prediction
 from .._draws.mixture import Mixture
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import later_not_allowed, not_allowed
@@ -206,9 +207,13 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
 
     def _predictive(self) -> Callable[[Any, Any], Predictive]:
         """A function of pooled draws and rows: distributions of new targets, in the units of y."""
+        return self._of_draws()[0]
+
+    def _of_draws(self) -> tuple[Callable[[Any, Any], Predictive], prediction.Predict | None]:
+        """The same, and one for the distributions' means, if outputs begin with them."""
         import torch
 
-        likelihood, outputs = self._likelihood(), self._predictor()
+        likelihood, outputs, n = self._likelihood(), self._predictor(), self._n_targets
 
         def predictive(draws: Any, rows: Any) -> Predictive:
             with np.errstate(all="ignore"):  # what is not finite is refused
@@ -218,13 +223,16 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
                 check_predictions(value, rows)
             return one.moved(self._y_center, self._y_scale)
 
-        return predictive
+        def means(draws: Any, rows: Any) -> Array:
+            return np.asarray(outputs(draws, rows)[..., :n] * self._y_scale + self._y_center)
+
+        return predictive, means if likelihood.outputs_means else None
 
     def _mixture(self) -> Mixture:
         """The predictive distribution of new targets: a mixture over all draws."""
-        posterior = self.posterior_
-        n_draws = posterior.n_pooled
-        return Mixture(self._predictive(), n_draws, self._n_targets, posterior.pooled_weights())
+        posterior, (predictive, means) = self.posterior_, self._of_draws()
+        sizes = posterior.n_pooled, self._n_targets
+        return Mixture(predictive, *sizes, posterior.pooled_weights(), means)
 
     def _figure(self, X: Any, of: Callable[[Mixture, Any], Array]) -> Array:
         """What ``of`` makes of the predictive distribution and the rows of X."""

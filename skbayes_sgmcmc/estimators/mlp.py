@@ -70,7 +70,8 @@ class BayesianMLPClassifier(Perceptron, CalibratedClassifier):
         perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
         Euler integrator, in long runs on a CPU. The latter have a random number generator of their
         own, so the same seed gives different draws. On a GPU, whole steps are
-        recorded and replayed (CUDA graphs).
+        recorded and replayed (CUDA graphs). Predictions of many rows in single precision are
+        compiled on a CPU unless it is False.
     {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, which takes half the time of float64.

@@ -82,7 +82,8 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
         Euler integrator, in long runs on a CPU. The latter have a random number generator of their
         own, so the same seed gives different draws. On a GPU, True replays gradients as a CUDA
-        graph.
+        graph. Predictions of many rows in single precision are compiled on a CPU unless it is
+        False.
     {device}
     dtype : {"auto", "float32", "float64"}, default="auto"
         Precision of the sampling. "auto": float32, which takes half the time of float64.

@@ -64,6 +64,8 @@ class Likelihood:
     has_moments = True
     #: whether its own parameters are a latent variable of the model instead of a part of theta
     latent_noise = False
+    #: whether the first outputs are the means of new targets
+    outputs_means = False
     #: whether derivatives of log p in the outputs are bounded, however far off the outputs are
     bounded_slopes = False
 
@@ -235,6 +237,8 @@ class Gaussian(Likelihood):
     are then averages over errors of the targets with the sd ``RESOLUTION``.
     """
 
+    outputs_means = True
+
     def __init__(self, n_outputs: int, noise: Array | None):
         self.n_outputs = n_outputs
         self.noise = noise
@@ -349,6 +353,8 @@ class Heteroscedastic(Likelihood):
         whole numbers, can be met exactly in many rows. Without a bound at the rounding error, the
         density has no upper limit there.
     """
+
+    outputs_means = True
 
     def __init__(self, n_targets: int, floor: Any = NOISE_FLOOR):
         self.n_targets = n_targets

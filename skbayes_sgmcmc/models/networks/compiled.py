@@ -1,9 +1,13 @@
-"""Gradients of perceptrons and small convolutions by a compiled kernel, with rows in the cache."""
+"""Gradients of perceptrons and small convolutions by compiled kernels, with rows in the cache.
+
+The outputs of perceptrons, for predictions, have a kernel, too.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +16,10 @@ from torch import Tensor
 
 from ..._arrays import Array
 from ..._data.minibatch import Batch
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from ..._metric import State
+from ..._numba import why_no_numba
+from .._threads import allowed_threads
 from ..designs.indicators import IndicatorBatch
 from ..likelihoods.base import (
     TYPICAL_NOISE,
@@ -72,6 +78,42 @@ def kernel_pays(network: Any, n_steps: int) -> bool:
     few = max(top.units[1:]) <= LIMITS.compiled_units
     few &= all(layer.multiplications <= LIMITS.compiled_products for layer in layers)
     return few and n_steps * (len(top.units) - 1 + len(layers)) >= LIMITS.worth_layers
+
+
+def compiled_outputs_pay(network: Any, x: Any, n_draws: int) -> bool:
+    """Whether :func:`write_outputs` is available for these rows, and faster than torch.
+
+    The answer depends on sizes alone, so that equal calls have equal results.
+    """
+    if type(network) is not MLP or not isinstance(x, Tensor):
+        return False
+    if x.dtype != torch.float32 or x.device.type != "cpu":
+        return False
+    units = network.units[1:]
+    if max(units) > LIMITS.compiled_units:
+        return False
+    return n_draws * x.shape[1] * sum(units) >= LIMITS.worth_outputs and why_no_numba() is None
+
+
+def write_outputs(network: Any, theta: Array, x: Tensor, out: Array) -> None:
+    """Write the outputs of draws of a perceptron to ``out`` (draws, k, rows).
+
+    The draws share the rows x (1, rows, columns). Results are those of the network up to rounding.
+    """
+    from ..._kernels.outputs import outputs
+
+    rows, sizes = x[0].contiguous().numpy(), np.array(network.units)
+    activation = list(ACTIVATIONS).index(network.activation)
+
+    def write(some: slice) -> None:
+        outputs(theta[some], rows, sizes, activation, out[some])
+
+    n_threads = allowed_threads()
+    if n_threads == 1:
+        return write(slice(None))
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(write, slices(len(theta), -(-len(theta) // n_threads))))
+    return None
 
 
 def _parts(network: Any) -> tuple[MLP, list[Convolution]]:
