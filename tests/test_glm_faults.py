@@ -75,7 +75,7 @@ def test_noise_far_below_the_spread_of_the_targets(likelihood, sd):
 @pytest.mark.statistical
 @cases("n_levels, rows, sd", [(70, 3, 0.001), (200, 3, 0.03), (200, 6, 0.03)])
 def test_levels_that_explain_the_targets(n_levels, rows, sd):
-    """The noise is that of the errors, whose sd of n_levels (rows - 1) is known to 10%."""
+    """The noise is that of the errors: n_levels (rows - 1) of them, or more, give it to 10%."""
     X, y, errors = with_levels(n_levels, rows, sd)
     reg = BayesianGLMRegressor(random_state=0).fit(X, y)
     assert mixes(reg, 1.05)

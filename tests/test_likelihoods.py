@@ -191,7 +191,7 @@ def outputs_of(name):
 def test_a_likelihood_and_its_predictive_agree(name):
     """Densities alike, whose integral or sum is the cdf; samples have the moments.
 
-    Alike but for the squared error with which targets are known, in units of the noise. Where zeros
+    Alike but for the square of the targets' own errors, in units of the noise. Where zeros
     have a probability, it is what the cdf jumps by.
     """
     likelihood, f, y, own = outputs_of(name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import exact, part
 from .layers import HALF, ONE, ROWS, TWO, ZERO, exp_all, log_all
-from .slopes import digamma_rest
+from .slopes import by_size, digamma_rest
 
 #: likelihoods, by their numbers
 CATEGORICAL, GAUSSIAN, HETEROSCEDASTIC, STUDENT = range(4)
@@ -161,10 +161,8 @@ def negative_binomial(y, log_rate, size):
     rate, total = np.exp(log_rate), y + size
     log_p = math.lgamma(total) - math.lgamma(size) - y * np.log(rate + size)
     log_p += y * log_rate - size * np.log1p(rate / size)
-    u = (y - rate) / (rate + size)
-    log_ratio = np.log1p(u) if u > -0.5 else np.log(total / (rate + size))
-    by_size = log_ratio - u + digamma_rest(total) - digamma_rest(size)
-    return log_p, -size * u, size * by_size
+    u, slope = by_size(y, rate, size)
+    return log_p, -size * u, size * (slope - digamma_rest(size))
 
 
 @exact
@@ -180,7 +178,7 @@ def counts(f, y, k, kind, log_typical, bend, theta, at, weight, log_p, g, slope)
     dispersed = kind in (NEGATIVE_BINOMIAL, INFLATED_NEGATIVE_BINOMIAL)
     of_size = at + k if inflated else at
     for j in range(k):
-        size, by_size = 1.0, 0.0
+        size, of_sizes = 1.0, 0.0
         log_zero, log_other, at_zero, at_other, by_zero = 0.0, 0.0, 0.0, 0.0, 0.0
         if dispersed:
             size = np.exp(-np.float64(theta[of_size + j])) / TYPICAL_DISPERSION
@@ -211,11 +209,11 @@ def counts(f, y, k, kind, log_typical, bend, theta, at, weight, log_p, g, slope)
                 by_zero += weight[r] * (share * at_other - (1.0 - share) * at_zero)
             log_p[r] += log_one
             g[j, r] = weight[r] * share * by_rate / ratio
-            by_size += weight[r] * share * of_this
+            of_sizes += weight[r] * share * of_this
         if inflated:
             slope[at + j] += by_zero
         if dispersed:
-            slope[of_size + j] += by_size
+            slope[of_size + j] += of_sizes
 
 
 @part

@@ -83,7 +83,7 @@ def shares(z, y, weight, own, sums, work):
 
 @part
 def normal(z, y, weight, own, sums, work):
-    """``own``: logarithms of the sd, and of that of the errors with which targets are known."""
+    """``own``: logarithms of the sd, and of that of the targets' own errors."""
     precision, unknown, total = np.exp(-2.0 * own[0]), np.exp(2.0 * own[1]), 0.0
     for r in range(len(z)):
         away = z[r] - y[r]

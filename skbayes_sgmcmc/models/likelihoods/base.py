@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: median of the prior of the noise, in units of y
 TYPICAL_NOISE = 0.3
-#: sd of the error with which targets are known, in units of y. Without it, the density of a noise
+#: sd of the targets' own errors, in units of y. Without it, the density of a noise
 #: that all rows share has no upper bound where y is an exact function of X
 RESOLUTION = 1e-6
 LOG_RESOLUTION = math.log(RESOLUTION)
