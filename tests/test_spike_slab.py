@@ -28,7 +28,8 @@ from skbayes_sgmcmc import (
     SpikeSlab,
 )
 from skbayes_sgmcmc.diagnostics import mcse
-from skbayes_sgmcmc.models.likelihoods.base import Categorical, LatentGaussian, ridge_noise
+from skbayes_sgmcmc.models.likelihoods.base import Categorical, LatentGaussian
+from skbayes_sgmcmc.models.likelihoods.noise import ridge_noise
 from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel

@@ -159,7 +159,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         """Store the units of the targets; y as in :meth:`_with_known`."""
         self._y_center, self._y_scale = np.zeros(self._n_targets), np.ones(self._n_targets)
         if self._family.standardised:
-            from ..models.likelihoods.base import rounding
+            from ..models.likelihoods.noise import rounding
 
             self._y_center, self._y_scale = self._choice.units(y, weight)
             self._y_rounding = rounding(y, weight) / self._y_scale
