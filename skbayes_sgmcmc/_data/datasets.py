@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
 from .._conversion import ITS_ROWS
 from .._exceptions import explained, not_allowed
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._table_columns import of_tensor
 from .fields import Field
 from .layout import Layout, is_several, one_row
@@ -293,7 +292,7 @@ class _Targets(torch.utils.data.Dataset[Any]):
 
 def _fetched_targets(dataset: Any, n_workers: int) -> Iterator[Array]:
     n = length(dataset)
-    blocks = [list(range(n)[some]) for some in gen_batches(n, LIMITS.module_rows)]
+    blocks = [list(range(n)[some]) for some in slices(n, LIMITS.module_rows)]
     yield from torch.utils.data.DataLoader(
         _Targets(dataset), batch_sampler=blocks, num_workers=n_workers, collate_fn=np.asarray
     )

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 
 #: bounds of the factors that correct the weights of chosen rows
 FACTORS = 0.1, 10.0
@@ -170,7 +169,7 @@ class _Columns:
         self.scale[self.scale == 0.0] = 1.0
 
     def blocks(self) -> list[slice]:
-        return list(gen_batches(len(self.target), LIMITS.block_rows))
+        return list(slices(len(self.target), LIMITS.block_rows))
 
     def plain(self, chosen: Any) -> Array:
         """Columns and targets of some rows, (rows, width)."""

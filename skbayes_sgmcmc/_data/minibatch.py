@@ -10,11 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .chain_random import ChainRandom
 from .fields import Field
 from .ranks import ALONE, NoRandom, Ranks
@@ -168,7 +167,7 @@ class Data:
         if n_rows >= self.n_rows:
             yield slice(0, self.n_rows), self
             return
-        yield from read_ahead(self.block, gen_batches(self.n_rows, n_rows), ahead=self.ahead)
+        yield from read_ahead(self.block, slices(self.n_rows, n_rows), ahead=self.ahead)
 
     def block(self, rows: slice) -> Data:
         """Consecutive rows, with their share of N."""

@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._exceptions import explained, not_allowed
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._table_columns import first_not_finite
 from .memory import whole_memory
 from .read_ahead import read_ahead
@@ -166,7 +165,7 @@ class StoredRows:
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Array]]:
         """Consecutive blocks of rows, in their order."""
-        parts = gen_batches(len(self), n_rows or self.run)
+        parts = slices(len(self), n_rows or self.run)
         yield from read_ahead(self.__getitem__, parts, ahead=self.ahead)
 
     def _consecutive(self, start: int, stop: int) -> Array:
@@ -316,7 +315,7 @@ def first_equal(X: Any, dtype: Any) -> Array:
             for a, b in pairwise(X.indptr):
                 yield hash((X.indices[a:b].tobytes(), values[a:b].tobytes()))
             return
-        for part in gen_batches(X.shape[0], LIMITS.module_rows):
+        for part in slices(X.shape[0], LIMITS.module_rows):
             yield from (hash(row.tobytes()) for row in np.asarray(X[part], dtype=dtype))
 
     seen: dict[int, int] = {}

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .fields import Field
 from .rows import StoredRows
 
@@ -68,7 +67,7 @@ class ScaledField(Field):
         at_once = max(1, len(chosen))
         if self.source.searched:  # those of a part stay in the cache until they are rounded
             at_once = max(1, LIMITS.cache_numbers // self.row_numbers)
-        for part in gen_batches(len(chosen), at_once):
+        for part in slices(len(chosen), at_once):
             found[part] = torch.from_numpy(self._read(chosen[part]))
         return found.to(self.device)
 

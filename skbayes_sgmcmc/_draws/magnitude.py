@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._exceptions import SamplingError, more
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .posterior_samples import PosteriorSamples
 
 
@@ -23,7 +22,7 @@ def extremes(posterior: PosteriorSamples) -> tuple[list[int], float]:
     for name, shape in posterior.shapes.items():
         size = max(1, math.prod(shape))
         draws = posterior.spaced(min(n_draws, 2**24 // size + 1))[0]
-        for some in gen_batches(len(draws), -(-LIMITS.block_numbers // size)):
+        for some in slices(len(draws), -(-LIMITS.block_numbers // size)):
             values = posterior.select(name, draws[some]).reshape(len(draws[some]), -1)
             high, low = values.max(1, initial=0.0), values.min(1, initial=0.0)
             chosen |= {int(draws[some][high.argmax()]), int(draws[some][low.argmin()])}
@@ -45,7 +44,7 @@ def moves(draws: Array) -> bool:
     """Whether some coordinate of some chain moves by more than rounding errors."""
     flat = draws.reshape(*draws.shape[:2], -1)
     rounding = 100 * np.finfo(draws.dtype).eps
-    for some in gen_batches(flat.shape[2], 64):  # mostly, the first ones move
+    for some in slices(flat.shape[2], 64):  # mostly, the first ones move
         part = flat[:, :, some]
         if (np.ptp(part, axis=1) > rounding * np.abs(part).max(axis=1)).any():
             return True

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._numba import why_no_numba
 
 
@@ -64,7 +63,7 @@ def sorted_figures(draws: Array, probabilities: Sequence[float]) -> Array:
     scores = ndtri((0.5 * np.arange(2 * size + 1) - 0.375) / (size + 0.25))
     places = np.asarray(probabilities) * (total - 1.0)
     found = np.empty((len(draws), 3 + len(places)))
-    for some in gen_batches(len(draws), max(1, LIMITS.cache_numbers // total)):
+    for some in slices(len(draws), max(1, LIMITS.cache_numbers // total)):
         part = np.ascontiguousarray(draws[some], dtype=np.float64)
         order = np.argsort(part.reshape(len(part), -1), axis=1)
         figures(part, order, scores, places, found[some])

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._arrays import Array
 from .._data.minibatch import Batch
 from .._draws.storage import decode
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .target import Target
 
 
@@ -64,7 +63,7 @@ def settled(target: Target, draws: Array, temperature: float) -> bool:
 
 def log_likelihoods(target: Target, theta: Array, batch: Batch) -> Array:
     """Log likelihoods of rows given each of some positions, (positions, rows)."""
-    parts = gen_batches(len(theta), max(1, LIMITS.sampled_rows // batch.size))
+    parts = slices(len(theta), max(1, LIMITS.sampled_rows // batch.size))
     with torch.no_grad():
         found = [
             target.model.log_lik(torch.from_numpy(theta[p]).to(target.like), batch) for p in parts

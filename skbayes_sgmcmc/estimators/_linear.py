@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._data.scaling import center_and_scale, scale_of_effects
 from .._draws import prediction
 from .._exceptions import listed, not_allowed, warn
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._validation import check_choice, is_auto
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
@@ -334,7 +333,7 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
         proba = np.empty((x.shape[0], len(self.classes_)))
         coef, other = (few[-1].posterior_.pooled(name) for name in self._logit_blocks)
         roots = roots_of(coef.reshape(len(coef), -1, x.shape[1]), other.reshape(len(coef), -1))
-        for rows in gen_batches(x.shape[0], LIMITS.block_rows):
+        for rows in slices(x.shape[0], LIMITS.block_rows):
             part, found = x[rows], proba[rows]
             level = np.digitize(largest_sd(part, roots), limits)
             for k in np.unique(level):

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._draws.posterior_samples import PosteriorSamples
 from .._exceptions import not_allowed, warn
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._sklearn import SelectorMixin
 from .._validation import check_is_fitted
 from ._mixing import short_name
@@ -80,7 +79,7 @@ class SparsePerceptron(SelectorMixin, SparseParameters, Perceptron):
         first = np.flatnonzero(np.diff(part, prepend=-1))
         inclusion = np.zeros(len(first))
         at_once = -(-LIMITS.block_numbers // (n_features * n_units))
-        for some in gen_batches(len(weights), at_once):
+        for some in slices(len(weights), at_once):
             rho = posterior.select("rho_weight_1", some).max(axis=2)
             inclusion += weights[some] @ np.maximum.reduceat(rho, first, axis=1)
         return np.minimum(inclusion, 1.0)  # sums of weights are rounded

@@ -8,7 +8,6 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 
 from .._arrays import Array
@@ -16,7 +15,7 @@ from .._data.kept_rows import KeptRows
 from .._data.word_counts import word_counts
 from .._draws.alignment import matched
 from .._exceptions import later_not_allowed, not_allowed, warn
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
     BOUNDS,
@@ -287,7 +286,7 @@ class TopicModel(
         out = np.zeros((X.shape[0], self._n_features_out), X.dtype)
         chosen, weights = self._chosen(PREDICTION_DRAWS)
         for draw, weight in zip(self._draws(chosen), weights, strict=True):
-            for rows in gen_batches(X.shape[0], LIMITS.module_rows):
+            for rows in slices(X.shape[0], LIMITS.module_rows):
                 out[rows] += weight * self._proportions(draw, X[rows])
         return check_predictions(out, X)
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._data.images import check_image_shape, flat_images, shape_in
 from .._exceptions import explained, not_allowed
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._modes import OwnNumbers, usual_modes
 from .._sklearn import BaseEstimator
 from .._validation import (
@@ -284,7 +283,7 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
         with torch.no_grad():
             logits = [
                 module(torch.from_numpy(rows[part].copy())).double()
-                for part in gen_batches(len(rows), LIMITS.module_rows)
+                for part in slices(len(rows), LIMITS.module_rows)
             ]
         return np.asarray((self._power * torch.cat(logits)).softmax(1))
 

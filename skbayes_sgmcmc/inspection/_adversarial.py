@@ -9,12 +9,11 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.utils import gen_batches
 
 from .._arrays import Array
 from .._draws import prediction
 from .._exceptions import not_allowed
-from .._limits import LIMITS
+from .._limits import LIMITS, slices
 from .._modes import usual_modes
 from .._pipelines import last_step, name_of, scaling
 from .._validation import check_array, check_choice, check_consistent_length, check_real
@@ -308,7 +307,7 @@ def _signs(estimator: Any, rows: Array, codes: Array | None) -> Array:
     with np.errstate(divide="ignore"):
         log_weights = np.log(np.ones(estimator.posterior_.n_pooled) if weights is None else weights)
     signs = np.empty(rows.shape, np.int8)
-    for part in gen_batches(len(rows), LIMITS.gradient_rows):
+    for part in slices(len(rows), LIMITS.gradient_rows):
         signs[part] = -np.sign(_slopes(estimator, rows[part], codes[part], log_weights))
     return signs
 

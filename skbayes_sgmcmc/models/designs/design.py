@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from ..._arrays import Array
@@ -17,7 +16,7 @@ from ..._data.fields import Field
 from ..._data.rows import StoredCSR, StoredRows
 from ..._data.sending import sent
 from ..._draws.storage import dtype_name
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from .batches import (
     ChosenRows,
     CSRBatch,
@@ -154,7 +153,7 @@ class DenseDesign(_Dense):
         return DenseDesign(self.x[chosen])
 
     def _stored_blocks(self) -> Iterator[tuple[slice, Array]]:
-        for rows in gen_batches(self.shape[0], LIMITS.block_rows):
+        for rows in slices(self.shape[0], LIMITS.block_rows):
             yield rows, self.x[rows].cpu().numpy()
 
 
@@ -311,7 +310,7 @@ class SparseDesign(Field):
         return SparseDesign(self._taken(chosen), self.dtype, self.device)
 
     def blocks(self, n_rows: int | None = None) -> Iterator[tuple[slice, Any]]:
-        for rows in gen_batches(self.shape[0], n_rows or LIMITS.block_rows):
+        for rows in slices(self.shape[0], n_rows or LIMITS.block_rows):
             yield rows, self._taken(rows)
 
     def moved_squares(self, w: Array) -> Array:

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from ..._arrays import Array
 from ..._data.fields import Field
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from .batches import DenseBatch, DesignBatch, SharedDenseBatch, SparseBatch
 from .design import SparseDesign, dense_batches
 
@@ -130,8 +129,7 @@ def indicator_design(x: Tensor) -> IndicatorDesign | None:
         return None
     constant = np.where(rare, constant, 0).astype(rows.dtype)
     parts = [
-        _differences(rows[part], rare, constant)
-        for part in gen_batches(len(rows), LIMITS.block_rows)
+        _differences(rows[part], rare, constant) for part in slices(len(rows), LIMITS.block_rows)
     ]
     rest = SparseDesign(sp.vstack(parts, format="csr"), x.dtype, "cpu")
     places = torch.from_numpy(np.flatnonzero(~rare))

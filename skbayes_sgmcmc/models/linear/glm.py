@@ -19,13 +19,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from ..._arrays import Array
 from ..._data.minibatch import Batch, Data
 from ..._draws.storage import decode, encode
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from ...priors.factorised import Prior
 from .._protocol import Anchor, LinearRows
 from .._quadrature import Rule, gauss, product, third_degree
@@ -265,7 +264,7 @@ class GLMModel(LinearModel):
         They are those of the given rule.
         """
         at, (nodes, weights) = self._at(theta, data), rule
-        for some in gen_batches(len(nodes), max(1, LIMITS.cache_numbers // at.size)):
+        for some in slices(len(nodes), max(1, LIMITS.cache_numbers // at.size)):
             e = nodes[some]
             own = self._own(theta) + np.einsum("bj,kij->bki", e[:, 1:], A[0, :, 1:, 1:])
             f = at[..., 0] + np.moveaxis(A[..., 0, :] @ e.T, 2, 0)

@@ -23,13 +23,12 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from ..._arrays import Array
 from ..._data.minibatch import Data
 from ..._draws.storage import decode, encode
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from .._constants import Constant
 from .logistic import LogisticModel
 from .model import LinearModel
@@ -64,9 +63,9 @@ class FeatureCoordinates:
         n_rows, d = features.shape
         weight = np.full(n_rows, 1.0 / n_rows) if weight is None else weight / weight.sum()
         mean, total = np.zeros(d), np.zeros((d, d) if rotated else d)
-        for some in gen_batches(n_rows, LIMITS.block_rows):
+        for some in slices(n_rows, LIMITS.block_rows):
             mean += weight[some] @ features[some]
-        for some in gen_batches(n_rows, LIMITS.block_rows):
+        for some in slices(n_rows, LIMITS.block_rows):
             rows = features[some] - mean.astype(features.dtype)
             weighted = rows * weight[some, None].astype(features.dtype)
             total += weighted.T @ rows if rotated else (weighted * rows).sum(0)

@@ -26,11 +26,10 @@ import torch
 from scipy.linalg.blas import strmm
 from scipy.sparse import issparse
 from scipy.special import expit
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from ..._arrays import Array
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from .._quadrature import gauss
 from .few_draws import FOR_EACH, LEVELS, matched
 
@@ -57,7 +56,7 @@ class Moments:
         n = x.shape[0]
         p, near = np.empty((n, self.n_classes)), np.zeros(n, dtype=bool)
         if self.largest > 0.0:
-            for rows in gen_batches(n, LIMITS.block_rows):
+            for rows in slices(n, LIMITS.block_rows):
                 p[rows], near[rows] = self._of_block(x[rows])
         return p, np.flatnonzero(~near)
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import gen_batches
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ..._arrays import Array
 from ..._exceptions import explained
+from ..._limits import slices
 from ..._modes import OwnNumbers
 from .module_checks import batch_norms, explain_single_row
 from .module_copies import PickleOnly, put
@@ -108,7 +108,7 @@ class Training:
         finite.
         """
         like = next(module.parameters())
-        blocks = list(gen_batches(len(rows), max(BLOCK_ROWS, self.batch_size)))
+        blocks = list(slices(len(rows), max(BLOCK_ROWS, self.batch_size)))
         parts = [math.ceil((block.stop - block.start) / self.batch_size) for block in blocks]
         n_epochs = self.n_epochs
         if isinstance(n_epochs, str):

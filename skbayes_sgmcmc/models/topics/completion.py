@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import gen_batches
 
 from ..._arrays import Array
 from ..._data.word_counts import word_counts
 from ..._exceptions import not_allowed
-from ..._limits import LIMITS
+from ..._limits import LIMITS, slices
 from ..._validation import check_array, check_random_state, check_scale
 
 #: number of fixed-point steps for the proportions of a document
@@ -55,7 +54,7 @@ def word_probabilities(topics: Array, proportions: Array, X: Any) -> Array:
     by_word = np.ascontiguousarray(topics.T)
     parts = [  # in blocks that fit into the cache
         np.einsum("ik,ik->i", proportions[row[part]], by_word[X.indices[part]])
-        for part in gen_batches(len(row), max(1, LIMITS.cache_numbers // len(topics)))
+        for part in slices(len(row), max(1, LIMITS.cache_numbers // len(topics)))
     ]
     return np.concatenate(parts) if parts else np.zeros(0)
 
