@@ -67,6 +67,49 @@ def test_noise_that_depends_on_the_row_takes_all_steps():
     assert reg.fit(X, y).n_steps_ == 3000
 
 
+def groups(n=150):
+    """Means of twenty groups, of which the rows have the numbers."""
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.integers(0, 20, n), rng.uniform(-1, 1, n)].astype(float)
+    return X, rng.standard_normal(20)[X[:, 0].astype(int)] + 0.3 * X[:, 1]
+
+
+@pytest.mark.filterwarnings("ignore:the chains have not mixed")
+def test_a_run_goes_on_if_its_potential_still_falls():
+    """By 6 of its sds while the first draws are kept; those of the longer run gain 0.4 nats of a
+    row on them. Rounding changes the draws, so half of it is asked for.
+    """
+    found, (X, y) = {}, groups()
+    for max_steps, remedy in ((6000, "burn_in=6000 or more and a larger"), (None, "burn_in=24000")):
+        reg = BayesianMLPRegressor((8, 8), n_chains=2, random_state=0, max_steps=max_steps)
+        with pytest.warns(SamplingWarning, match=remedy):
+            reg.fit(X, y)
+        found[reg.n_steps_] = reg.predict_log_density(X, y).mean()
+    assert list(found) == [6000, 24_000]
+    assert found[24_000] > found[6000] + 0.2
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize(
+    ("given", "n_steps"),
+    [
+        ({}, 24_000),
+        ({"max_steps": 18_500}, 18_000),
+        ({"max_steps": 11_500}, 6000),
+        ({"max_steps": 1000}, 1000),
+        ({"burn_in": 1000, "thinning": 1}, 1100),
+        ({"thinning": 1}, 3100),
+        ({"n_draws": 10}, 6000),  # of which the warning says nothing either
+        ({"step_size": 1e-4}, 150),
+    ],
+)
+def test_automatic_lengths_go_on_within_max_steps(monkeypatch, given, n_steps):
+    monkeypatch.setattr(run, "fall_of_potential", lambda *rest: 3.0)
+    reg = BayesianMLPRegressor((2,), n_chains=1, random_state=0, **given).fit(*groups(30))
+    assert reg.n_steps_ == n_steps
+    assert reg.posterior_.n_draws == given.get("n_draws", 100)
+
+
 def test_the_draws_of_all_workers_decide(monkeypatch):
     seen = []
     monkeypatch.setattr(run, "settled", lambda target, draws, level: seen.append(len(draws)))
