@@ -24,8 +24,8 @@ SHORTEST_ANNEALED = 400
 #: again and no draws are kept (docs/results/early_ends.md)
 SHORTEST_RUN = 1500
 TUNED_AGAIN = 0.25
-#: how many times its steps a run takes in addition, at most, if its potential still falls
-#: (docs/results/early_ends.md)
+#: how many times its steps a run takes in addition, at most, if its potential still falls (see
+#: there, too)
 LONGER = 3
 
 
@@ -168,8 +168,7 @@ class Plan(Lengths):
         run, as those of the plan.
 
         If the potential still falls then, a longer run of the same plan follows, from the positions
-        that were reached. It tunes its steps anew, and begins with the simpler density again if the
-        model has one, which had too little time.
+        that were reached. It tunes its steps anew, but does not begin with a simpler density.
         """
         found = self._early_parts() if self.ends_early else [self]
         if self.longer:
@@ -207,7 +206,7 @@ class Plan(Lengths):
     @property
     def annealed(self) -> bool:
         """Whether a model may begin with a simpler density than its own."""
-        return self.burn_in >= SHORTEST_ANNEALED and not self.given_starts
+        return self.burn_in >= SHORTEST_ANNEALED and not (self.given_starts or self.anew)
 
     @property
     def first_temperature(self) -> float:

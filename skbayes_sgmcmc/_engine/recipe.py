@@ -276,6 +276,7 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
     lengths = Lengths(burn_in, n_draws, thinning).with_given(settings)
     descends = not going_on and recipe.sampler.cools and tuning.descends(values.init)
     free = not (going_on or descends) and _is_free(settings)
+    extends = free and model.extends and minibatches.full
     return Plan(
         step_size=as_schedule("step_size", recipe.step_size),
         temperature=as_schedule("temperature", settings.temperature),
@@ -288,7 +289,7 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         all_needed=settings.auto and tuning.one_mode and not recipe.sampler.finds_step,
         given_starts=not isinstance(values.init, str),
         ends_early=free and model.ends_early,
-        longer=lengths.longer_by(settings.max_steps) if free and model.extends else 0,
+        longer=lengths.longer_by(settings.max_steps) if extends else 0,
     )
 
 

@@ -159,8 +159,9 @@ chain_method : {"auto", "vectorized", "sequential"}, default="auto"
 burn_in : "auto" or int, default="auto"
     Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
     least 3000 steps (MCLMC with minibatches: 7000); half as many as the draws take if
-    ``step_size`` is a number. If ``thinning`` is "auto", too, and chains of MCLMC have not reached
-    the posterior with these steps, three times as many follow, and all draws come from those.
+    ``step_size`` is a number. If ``thinning`` is "auto", too, and chains of MCLMC with all rows in
+    every step have not reached the posterior with these, three times as many follow, and all draws
+    come from those.
 thinning : "auto", int or MixingDistance, default="auto"
     Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
     many steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is
