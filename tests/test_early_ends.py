@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine, make_blobs
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, SamplingWarning
@@ -65,6 +66,49 @@ def test_noise_that_depends_on_the_row_takes_all_steps():
     X, y = blobs(20)
     reg = BayesianMLPRegressor(hidden_layer_sizes=(4,), n_chains=2, max_steps=3000, random_state=0)
     assert reg.fit(X, y).n_steps_ == 3000
+
+
+def groups(n=150):
+    """Means of twenty groups, of which the rows have the numbers."""
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.integers(0, 20, n), rng.uniform(-1, 1, n)].astype(float)
+    return X, rng.standard_normal(20)[X[:, 0].astype(int)] + 0.3 * X[:, 1]
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+def test_a_run_goes_on_if_its_potential_still_falls():
+    """By 6 of its sds while the first draws are kept; those of the longer run are nats of a row
+    better.
+    """
+    X, y = groups()
+    short = BayesianMLPRegressor((8, 8), n_chains=2, max_steps=6000, random_state=0)
+    with pytest.warns(SamplingWarning, match="Give burn_in=6000 or more and a larger max_steps"):
+        short.fit(X, y)
+    longer = clone(short).set_params(max_steps=None).fit(X, y)
+    assert [short.n_steps_, longer.n_steps_] == [6000, 24_000]
+    gain = longer.predict_log_density(X, y) - short.predict_log_density(X, y)
+    assert gain.mean() > 0.2
+
+
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize(
+    ("given", "n_steps"),
+    [
+        ({}, 24_000),
+        ({"max_steps": 18_500}, 18_000),
+        ({"max_steps": 11_500}, 6000),
+        ({"max_steps": 1000}, 1000),
+        ({"burn_in": 1000, "thinning": 1}, 1100),
+        ({"thinning": 1}, 3100),
+        ({"n_draws": 10}, 6000),  # of which the warning says nothing either
+        ({"step_size": 1e-4}, 150),
+    ],
+)
+def test_automatic_lengths_go_on_within_max_steps(monkeypatch, given, n_steps):
+    monkeypatch.setattr(run, "fall_of_potential", lambda *rest: 3.0)
+    reg = BayesianMLPRegressor((2,), n_chains=1, random_state=0, **given).fit(*groups(30))
+    assert reg.n_steps_ == n_steps
+    assert reg.posterior_.n_draws == given.get("n_draws", 100)
 
 
 def test_the_draws_of_all_workers_decide(monkeypatch):

@@ -339,8 +339,7 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
         log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0],
     )
     assert (fall_of_potential(target, draws, 1.0) is not None) == warned
-    plan = SimpleNamespace(first_temperature=1.0, more_rows=False)
-    run = SimpleNamespace(draws=draws, plan=plan)
+    run = SimpleNamespace(tells=True, n_steps=60, plan=SimpleNamespace(by_distance=None))
     run.fall_of_potential = lambda: fall_of_potential(target, draws, 1.0)
     said = messages(lambda: check_drift(BayesianMLPRegressor(), run))
     assert len(said) == warned
@@ -361,8 +360,7 @@ def test_draws_that_are_spread_too_far(variance, warned, temperature):
         log_joint_of_rows=lambda chosen, n_rows: -0.5 * (((chosen - 7.0) / scales) ** 2).sum(1),
         data=SimpleNamespace(n_rows=100),
     )
-    plan = SimpleNamespace(first_temperature=temperature, more_rows=False)
-    run = SimpleNamespace(draws=draws, plan=plan)
+    run = SimpleNamespace(tells=True)
     run.excess_temperature = lambda: excess_temperature(target, draws, temperature)
     found = messages(lambda: check_spread(BayesianMLPRegressor(), run))
     assert len(found) == warned

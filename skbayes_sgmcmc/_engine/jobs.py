@@ -187,7 +187,7 @@ class Job:
             draws=self._allocate(),
             alpha=partial(alpha, self.recipe, self.plan.first_temperature),
         )
-        if self.previous is not None:
+        if self.previous is not None and not self.plan.anew:
             # latent variables that are new, because of another prior or pruning, start afresh
             for name, values in self.target.tensors(self.previous.model, self.group).items():
                 if name in chains.model_state and chains.model_state[name].shape == values.shape:

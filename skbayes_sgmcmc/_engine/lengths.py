@@ -24,6 +24,9 @@ SHORTEST_ANNEALED = 400
 #: again and no draws are kept (docs/results/early_ends.md)
 SHORTEST_RUN = 1500
 TUNED_AGAIN = 0.25
+#: how many times its steps a run takes in addition, at most, if its potential still falls (see
+#: there, too)
+LONGER = 3
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,12 @@ class Lengths:
             burn_in = min(self.burn_in, max_steps - n_draws * thinning)
         return replace(self, burn_in=burn_in, n_draws=n_draws, thinning=thinning)
 
+    def longer_by(self, max_steps: int | None) -> int:
+        """How many times these steps a run may take in addition, within ``max_steps``."""
+        if max_steps is None:
+            return LONGER
+        return min(LONGER, (max_steps - self.n_steps) // max(self.n_steps, 1))
+
     def _too_long(self, max_steps: int, least: int, automatic: Collection[str]) -> ValueError:
         """The error of lengths that were given and do not fit."""
         given = [f"{n}={getattr(self, n)!r}" for n in LENGTHS if n not in automatic]
@@ -137,10 +146,14 @@ class Plan(Lengths):
     more_rows: bool = False
     #: whether the run ends as soon as its draws are settled (``settled.py``)
     ends_early: bool = False
-    #: of a part of a run that ends early: steps of the parts before it; 0 in the first one
+    #: how many times these steps follow if the potential still falls
+    longer: int = 0
+    #: of a part of a run: steps of the parts before it; 0 in the first one
     taken: int = 0
     #: and most steps of all parts; 0: there is one part
     most_steps: int = 0
+    #: whether it takes nothing but positions from the part before it
+    anew: bool = False
 
     @property
     def end(self) -> int:
@@ -148,19 +161,38 @@ class Plan(Lengths):
         return self.most_steps or self.n_steps
 
     def parts(self) -> list[Plan]:
-        """The parts of the run, each as long as all before it together.
+        """The parts of the run, of which later ones follow only if they must.
 
-        A run that ends early does so after one of them. The last part ends where the plan does, and
-        its draws come from the second half of the run, as those of the plan.
+        A run that ends early does so after one of several, each as long as all before it together.
+        The last of them ends where the plan does, and its draws come from the second half of the
+        run, as those of the plan.
+
+        If the potential still falls then, a longer run of the same plan follows, from the positions
+        that were reached. It tunes its steps anew, but does not begin with a simpler density.
         """
-        if not self.ends_early:
-            return [self]
+        found = self._early_parts() if self.ends_early else [self]
+        if self.longer:
+            taken = found[-1].taken + found[-1].n_steps
+            more = replace(
+                self,
+                burn_in=self.longer * self.burn_in,
+                thinning=self.longer * self.every,
+                ends_early=False,
+                taken=taken,
+                anew=True,
+            )
+            found.append(replace(more, most_steps=taken + more.n_steps))
+        return found
+
+    def _early_parts(self) -> list[Plan]:
+        """The parts of a run that ends early, but for the one that follows them."""
         n = int(math.log2(min(max(self.n_steps / SHORTEST_RUN, 1.0), self.every)))
         burn_in = self.burn_in >> n
         found = [self._part(burn_in, self.n_steps >> n, 0)]
         for _ in range(n):
             taken = found[-1].taken + found[-1].n_steps
             found.append(self._part(int(TUNED_AGAIN * taken), taken, taken))
+        found[-1] = replace(found[-1], ends_early=False)
         return found
 
     def _part(self, burn_in: int, n_steps: int, taken: int) -> Plan:
@@ -174,7 +206,7 @@ class Plan(Lengths):
     @property
     def annealed(self) -> bool:
         """Whether a model may begin with a simpler density than its own."""
-        return self.burn_in >= SHORTEST_ANNEALED and not self.given_starts
+        return self.burn_in >= SHORTEST_ANNEALED and not (self.given_starts or self.anew)
 
     @property
     def first_temperature(self) -> float:

@@ -275,6 +275,8 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         burn_in = 0
     lengths = Lengths(burn_in, n_draws, thinning).with_given(settings)
     descends = not going_on and recipe.sampler.cools and tuning.descends(values.init)
+    free = not (going_on or descends) and _is_free(settings)
+    extends = free and model.extends and minibatches.full
     return Plan(
         step_size=as_schedule("step_size", recipe.step_size),
         temperature=as_schedule("temperature", settings.temperature),
@@ -286,14 +288,15 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         auto=values.step_size is not None,
         all_needed=settings.auto and tuning.one_mode and not recipe.sampler.finds_step,
         given_starts=not isinstance(values.init, str),
-        ends_early=not (going_on or descends) and _ends_early(model, settings),
+        ends_early=free and model.ends_early,
+        longer=lengths.longer_by(settings.max_steps) if extends else 0,
     )
 
 
-def _ends_early(model: Model, settings: Settings) -> bool:
+def _is_free(settings: Settings) -> bool:
     """Whether the length of a run is its own, and not that of a schedule."""
     free = settings.auto and is_auto(settings.burn_in) and is_auto(settings.thinning)
-    return free and model.ends_early and isinstance(settings.temperature, Real)
+    return free and isinstance(settings.temperature, Real)
 
 
 def draws_kept(model: Model, settings: Settings, itemsize: int) -> int:

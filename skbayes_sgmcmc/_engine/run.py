@@ -22,7 +22,7 @@ from .problem import ChainState, Problem
 from .progress import Board, OnProgress, watched
 from .recipe import Recipe, explained_factorisations, plan_of, recipe_of, request_of
 from .settings import Settings
-from .settled import fall_of_potential, settled
+from .settled import can_tell, fall_of_potential, settled
 from .spread import excess_temperature
 from .strays import stray_draws
 from .target import Target
@@ -49,6 +49,11 @@ class Run:
     #: the accelerators that the run used, and why not the others
     accelerators: Choice
     recipe: Recipe
+
+    @property
+    def tells(self) -> bool:
+        """Whether the draws are enough for what follows."""
+        return can_tell(self.plan, self.draws)
 
     def fall_of_potential(self) -> float | None:
         """How far the potential falls over the draws, in its sds; None if that is usual."""
@@ -133,7 +138,7 @@ def sampled(
 
 
 def _run_parts(job: Job, grid: Grid, on_progress: OnProgress | None) -> tuple[Plan, list[Result]]:
-    """Run the parts of a job's plan until draws are settled; return the last part, and its results.
+    """Run the parts of a job's plan until one is enough; return this part, and its results.
 
     Chains that diverge in a part are not in the next one.
     """
@@ -148,7 +153,7 @@ def _run_parts(job: Job, grid: Grid, on_progress: OnProgress | None) -> tuple[Pl
         alive = [result for result in results if len(result.draws)]
         lost = {chain: step for result in results for chain, step in result.diverged.items()}
         diverged |= {names[chain]: step for chain, step in lost.items()}
-        if part is parts[-1] or not alive or grid.by_first(partial(_settled, job, alive)):
+        if part is parts[-1] or not alive or grid.by_first(partial(_enough, job, alive)):
             break
         names = [name for chain, name in enumerate(names) if chain not in lost]
         job = job.after(_state(alive))
@@ -159,10 +164,14 @@ def _run_parts(job: Job, grid: Grid, on_progress: OnProgress | None) -> tuple[Pl
     ]
 
 
-def _settled(job: Job, results: list[Result]) -> bool:
+def _enough(job: Job, results: list[Result]) -> bool:
+    """Whether a run ends with the draws of a part, which need not be settled in the last ones."""
     kept = min(result.draws.shape[1] for result in results)
     draws = _stacked(results, lambda r: r.draws[:, :kept])
-    return settled(job.target, draws, job.plan.first_temperature)
+    given = job.target, draws, job.plan.first_temperature
+    if job.plan.ends_early:
+        return settled(*given)
+    return not can_tell(job.plan, draws) or fall_of_potential(*given) is None
 
 
 def _run_groups(job: Job, on_progress: OnProgress | None) -> list[Result]:

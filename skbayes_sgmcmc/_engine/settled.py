@@ -13,6 +13,7 @@ from .._arrays import Array
 from .._data.minibatch import Batch
 from .._draws.storage import decode
 from .._limits import LIMITS, slices
+from .lengths import Plan
 from .target import Target
 
 
@@ -34,6 +35,8 @@ class SettlingRules:
     fall: float = 2.0
     sure_fall: float = 2.0
     fall_draws: int = 6
+    #: fewest draws that show whether the potential falls, or how far they are spread
+    enough_draws: int = 12
 
 
 SETTLING = SettlingRules()
@@ -59,6 +62,12 @@ def settled(target: Target, draws: Array, temperature: float) -> bool:
     gain = float(np.average(after - before, weights=weight))
     moved = float(np.median(np.abs(after - before) / spread))
     return gain <= SETTLING.gain and moved <= SETTLING.moved
+
+
+def can_tell(plan: Plan, draws: Array) -> bool:
+    """Whether there are enough draws, above temperature 0, of a posterior of all rows."""
+    enough = draws.shape[1] >= SETTLING.enough_draws
+    return enough and plan.first_temperature != 0.0 and not plan.more_rows
 
 
 def log_likelihoods(target: Target, theta: Array, batch: Batch) -> Array:

@@ -159,17 +159,19 @@ chain_method : {"auto", "vectorized", "sequential"}, default="auto"
 burn_in : "auto" or int, default="auto"
     Number of steps before the first draw in ``fit``. "auto": ten passes over the rows, but at
     least 3000 steps (MCLMC with minibatches: 7000); half as many as the draws take if
-    ``step_size`` is a number.
+    ``step_size`` is a number. If ``thinning`` is "auto", too, and chains of MCLMC with all rows in
+    every step have not reached the posterior with these, three times as many follow, and all draws
+    come from those.
 thinning : "auto", int or MixingDistance, default="auto"
     Number of steps between two draws of a chain in ``fit``. "auto": such that the draws take as
     many steps as ``burn_in="auto"`` would; a tenth of a pass, at most 100, if ``step_size`` is
     a number.
 max_steps : int or None, default=None
     Bound on the steps of each chain in ``fit``, which makes a fit shorter. Lengths that are
-    "auto" shrink in proportion; given ones that take more steps are refused. The descents that
-    chains of MCLMC and MALA start with compute at most a tenth as many gradients of rows. None:
-    no bound. ``partial_fit`` takes one pass over its rows, and ignores ``burn_in``,
-    ``thinning`` and ``max_steps``.
+    "auto" shrink in proportion, and no steps follow that would exceed it; given ones that take
+    more steps are refused. The descents that chains of MCLMC and MALA start with compute at
+    most a tenth as many gradients of rows. None: no bound. ``partial_fit`` takes one pass over
+    its rows, and ignores ``burn_in``, ``thinning`` and ``max_steps``.
 init : "auto", "random", "map" or array, default="auto"
     Starting points of the chains. "random": normal weights with He's scaling. "map": as
     "random", and the first half of the burn-in runs at temperature 0, as an optimiser. An array

@@ -37,8 +37,6 @@ class SenseRules:
     #: few momenta of small models are exceeded by one honest fit in 170
     worst_heat: float = 0.2
     rare_heat: float = 1e-6
-    #: fewest draws that show whether the potential falls, or how far they are spread
-    enough_draws: int = 12
     #: outputs that a warning names
     named: int = 5
 
@@ -172,28 +170,25 @@ def check_run(estimator: Any, run: Run) -> None:
         )
 
 
-def _can_tell(run: Run) -> bool:
-    """Whether a run has enough draws, above temperature 0, of a posterior of all rows."""
-    enough = run.draws.shape[1] >= SENSE.enough_draws
-    return enough and run.plan.first_temperature != 0.0 and not run.plan.more_rows
-
-
 def check_drift(estimator: Any, run: Run) -> None:
     """Warn if the potential still falls while draws are kept."""
-    fall = run.fall_of_potential() if _can_tell(run) else None
+    fall = run.fall_of_potential() if run.tells else None
     if fall is not None:
-        longer = "longer burn_in" if estimator.max_steps is None else "larger max_steps"
+        more_steps = "" if estimator.max_steps is None else " and a larger max_steps"
+        longer = f"burn_in={run.n_steps} or more"
+        if run.plan.by_distance is not None:  # whose steps are given
+            longer = "a longer burn_in"
         warn(
             f"the chains of {short_name(estimator)} have not reached the posterior: while draws "
-            f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give a "
-            f"{longer}.",
+            f"were kept, their potential fell by {fall:.1f} of its standard deviations. Give "
+            f"{longer}{more_steps}.",
             "the-chains-have-not-reached-the-posterior",
         )
 
 
 def check_spread(estimator: Any, run: Run) -> None:
     """Warn if draws are spread as by a higher temperature."""
-    found = run.excess_temperature() if _can_tell(run) else None
+    found = run.excess_temperature() if run.tells else None
     if found is not None:
         _nonsense(
             estimator,
@@ -204,7 +199,7 @@ def check_spread(estimator: Any, run: Run) -> None:
 
 def check_strays(estimator: Any, run: Run) -> None:
     """Warn if a few draws are far from the posterior, where they decide predictive sds."""
-    found = run.stray_draws() if _can_tell(run) else None
+    found = run.stray_draws() if run.tells else None
     if found is not None:
         share, lost = found
         _nonsense(

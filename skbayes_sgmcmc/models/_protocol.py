@@ -133,6 +133,8 @@ class Model:
     #: whether a run may end as soon as its draws are settled, as ``log_lik`` tells: if nothing of
     #: the model depends on how long the run is
     ends_early: bool = False
+    #: whether a run may take more steps than it was planned to, if the potential still falls
+    extends: bool = False
     #: number of rows with their log likelihood in a report of a run's progress
     n_reported: int = 500
 

@@ -96,6 +96,7 @@ class NetworkModel(Model):
             self._center = Constant(self.center)
         # with less time for the means, noise that depends on the row explains what they could
         self.ends_early = not self._besides
+        self.extends = True
         if self._passes is network and type(self)._aux is NetworkModel._aux and has_kernel(self):
             self.kernels = ("perceptron",)
 

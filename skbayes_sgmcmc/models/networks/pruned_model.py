@@ -34,7 +34,7 @@ class PrunedNetworkModel(NetworkModel):
     ):
         super().__init__(*parts, **options)
         self.pruning = pruning
-        self.ends_early = False
+        self.ends_early = self.extends = False
         self.pruned = Blocks(pruned_blocks, self.places())
 
     def prepared(self, n_steps: int) -> Self:
