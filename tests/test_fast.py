@@ -81,6 +81,7 @@ def draws(data, *, compiled=True, layout="dense", sample_weight=None, **params):
         {"step_size": Polynomial(first=0.1, last=0.001)},
         {"step_size": Cyclical(0.1, n_cycles=3)},
         {"prior_scale": np.linspace(0.1, 2.0, 8)},
+        {"prior_scale": 1.0},
     ],
     ids=lambda params: ",".join(params) or "plain",
 )

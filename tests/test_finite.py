@@ -99,7 +99,7 @@ def test_a_column_below_the_range_is_refused_by_its_number(sparse):
     made = sp.csr_matrix if sparse else np.asarray
     for estimator, y in (
         (BayesianOrdinalClassifier(**RUN), LABELS),
-        (BayesianLogisticRegression(**RUN, prior_scale="learned"), LABELS),
+        (BayesianLogisticRegression(**RUN), LABELS),
         (BayesianGLMRegressor(**RUN, likelihood="poisson"), COUNTS),
         (BayesianGLMRegressor(**RUN), Y),
     ):
@@ -127,7 +127,7 @@ def test_units_change_nothing_of_learned_scales(size):
     for estimator, y in (
         (BayesianGLMRegressor(**RUN), Y),
         (BayesianGLMRegressor(**RUN, likelihood="poisson"), COUNTS),
-        (BayesianLogisticRegression(**RUN, prior_scale="learned"), LABELS),
+        (BayesianLogisticRegression(**RUN), LABELS),
     ):
         predict = "predict_proba" if hasattr(estimator, "predict_proba") else "predict"
         plain = getattr(clone(estimator).fit(X, y), predict)(X)

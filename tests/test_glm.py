@@ -413,7 +413,11 @@ def test_streams_and_warm_starts():
         ({"offset": 1.5}, 1.0, "offset=1.5"),
         ({"offset": [0.1, 0.2]}, 1.0, r"offset=\[0.1, 0.2\].*index of a column"),
         ({"prior_scale": [1.0]}, 1.0, "prior_scale of length 1.*2 features"),
-        ({"prior": "laplace"}, 1.0, "prior_scale='learned'.*prior='laplace'"),
+        (
+            {"prior": "laplace", "prior_scale": "learned"},
+            1.0,
+            "prior_scale='learned'.*prior='laplace'",
+        ),
     ],
 )
 def test_bad_input(parameters, y, message):

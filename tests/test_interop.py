@@ -349,7 +349,7 @@ def test_a_file_is_its_draws_and_a_few_kilobytes():
     """Neither the rows (1.6 MB) nor the preconditioner (0.3 MB) nor caches are in it."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 200))
-    clf = BayesianLogisticRegression(**SMALL).fit(X, rng.integers(0, 2, 1000))
+    clf = BayesianLogisticRegression(prior_scale=1.0, **SMALL).fit(X, rng.integers(0, 2, 1000))
     draws = sum(values.nbytes for values in clf.posterior_.draws.values())
     averages = clf.coef_.nbytes
     assert draws == 2 * 60 * 201 * 8

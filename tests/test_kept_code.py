@@ -35,11 +35,12 @@ x = rng.standard_normal((9, 3))
 places = np.tile(np.arange(3, dtype=np.uint64), 9)
 rows = {"dense": (x, no_numbers, no_numbers),
         "padded": (x.ravel(), places, np.array([0, 3], np.uint64))}
+PRIOR = np.ones(3), np.zeros(3, int), np.array([[1.0, 1.0, 0.0]])
 for layout in rows:
     kept = np.empty((5, 3))
     STEPS[layout](np.zeros(3), np.full(5, 0.1), np.zeros(5), np.arange(9, dtype=np.uint64)[None],
                   np.zeros((5, 3)), np.ones(5, bool), kept, *rows[layout],
-                  np.empty(0), np.ones(3), False, 0.3)
+                  np.empty(0), PRIOR, 1, 0.3)
     print(layout, hashlib.sha256(kept.tobytes()).hexdigest())
 """
 

@@ -32,7 +32,7 @@ from skbayes_sgmcmc.samplers.integrators import euler
 pytest.importorskip("numba")
 from skbayes_sgmcmc._kernels import documents
 from skbayes_sgmcmc._kernels.latents import PART
-from skbayes_sgmcmc._kernels.linear import STEPS
+from skbayes_sgmcmc._kernels.linear import LAPLACE, LEARNED, NORMAL, STEPS
 from skbayes_sgmcmc._kernels.philox import BLOCK
 from skbayes_sgmcmc._kernels.rows import gradient as rows_gradient
 
@@ -59,7 +59,7 @@ def laid_out(X, layout, limits):
 @cases("n_rows, width, batch", [(1, 1, 1), (2, 3, 2), (9, 1, 3), (33, 17, 5), (40, 130, 33)])
 @cases("what", ["numbers", "empty rows", "nothing", "nan"])
 def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
-    """Five steps of SGLD, with weights, an L2 or an L1 prior, in each layout of the rows."""
+    """Five steps of SGLD, with weights, a Laplace or a normal prior, in each layout of the rows."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_rows, width)) * (rng.random((n_rows, width)) < 0.6)
     if what == "empty rows":
@@ -75,7 +75,10 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
     )
     indices = rng.integers(0, n_rows, (5, batch))
     keep = np.array([True, False, False, True, True])
-    for laplace in (False, True):
+    # two groups, of which one has a scale that is learned
+    of, precision = np.arange(width) % 2, np.array([[1.0, 1.0, 0.0], [2.5, 0.7, 1.0]])
+    prior = rates, of, precision
+    for kind in (LAPLACE, NORMAL, LEARNED):
         theta, kept = rng.standard_normal(width), np.empty((3, width))
         if what == "nan":
             theta[-1] = np.nan
@@ -84,11 +87,15 @@ def test_steps_of_linear_models(layout, n_rows, width, batch, what, limits):
             chosen = x[indices[k]]
             chosen = chosen.numpy() if layout == "dense" else chosen
             slope = chosen.T @ (0.3 * weights[indices[k]] * expit(chosen @ at))
-            at += sd[k] * xi[k] - eta[k] * (slope + (np.sign(at) if laplace else at) * rates)
+            k_g, b, s = precision[of].T
+            squares = np.array([(rates * at**2)[of == g].sum() for g in (0, 1)])[of]
+            learned = at * k_g / (b + 0.5 * s * squares)
+            of_prior = {LAPLACE: np.sign(at), NORMAL: at, LEARNED: learned}[kind] * rates
+            at += sd[k] * xi[k] - eta[k] * (slope + of_prior)
             draws.append(at.copy())
         STEPS[layout](
             theta, eta, sd, indices.astype(np.uint64), xi, keep, kept, *arrays,
-            weights, rates, laplace, 0.3,
+            weights, prior, kind, 0.3,
         )  # fmt: skip
         np.testing.assert_allclose(kept, np.array(draws)[keep], **ROUNDING)
         np.testing.assert_array_equal(theta, kept[-1])

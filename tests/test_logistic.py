@@ -276,14 +276,15 @@ def test_summary(binary):
     X = pd.DataFrame(binary[0], columns=names)
     clf = small().fit(X, binary[1])
     table = clf.summary(coverage=0.5)
-    assert table["name"] == [*names, "intercept"]
-    np.testing.assert_allclose(table["mean"], np.append(clf.coef_, clf.intercept_), rtol=1e-12)
+    assert table["name"] == [*names, "intercept", "scale"]
+    means = [*clf.coef_[0], *clf.intercept_, clf.posterior_.mean("scale")]
+    np.testing.assert_allclose(table["mean"], means, rtol=1e-12)
     pooled = clf.posterior_.pooled("coef")[:, 0, 1]
     assert table["lower"][1] == pytest.approx(np.quantile(pooled, 0.25))
     frame = table.to_frame()
     assert frame.loc["blood pressure", "sd"] == pytest.approx(pooled.std())
     assert "blood pressure" in repr(table)
-    assert len(repr(table).splitlines()) == 8
+    assert len(repr(table).splitlines()) == 9
 
 
 def test_summary_is_a_table_in_notebooks():
@@ -300,7 +301,7 @@ def test_summary_is_a_table_in_notebooks():
 def test_summary_names_classes(fitted):
     names = fitted.summary()["name"]
     assert names[:5] == ["0: x0", "0: x1", "0: x2", "0: x3", "1: x0"]
-    assert names[-3:] == ["0: intercept", "1: intercept", "2: intercept"]
+    assert names[-4:] == ["0: intercept", "1: intercept", "2: intercept", "scale"]
 
 
 # random streams, processes, precision -------------------------------------------------------------

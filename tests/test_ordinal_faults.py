@@ -108,7 +108,11 @@ def test_a_class_without_rows_of_positive_weight():
         ({}, [0.5 * k for k in range(10)], "Unknown label type: continuous"),
         ({}, np.array([1, "low"] * 5, dtype=object), "several types, such as 'low' and 1"),
         ({"prior_scale": [1.0]}, [0, 1] * 5, "prior_scale of length 1.*2 features"),
-        ({"prior": "laplace"}, [0, 1] * 5, "prior_scale='learned'.*prior='laplace'"),
+        (
+            {"prior": "laplace", "prior_scale": "learned"},
+            [0, 1] * 5,
+            "prior_scale='learned'.*prior='laplace'",
+        ),
         ({"sampler": "gibbs"}, [0, 1] * 5, "sampler=.*no conditional"),
     ],
 )

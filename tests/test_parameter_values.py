@@ -205,8 +205,8 @@ def test_steps_and_temperatures_beyond_float32_are_refused(sampler, dtype, param
     "kind, parameter, value, message",
     [
         (BayesianLogisticRegression, "prior_scale", 1e-300, r"\[1e-15, 1e\+15\]"),
-        (BayesianLogisticRegression, "prior_scale", "fan_in", "give a positive number, or an arr"),
-        (BayesianLogisticRegression, "prior_scale", [1.0, 1e300], "give a positive number, or an"),
+        (BayesianLogisticRegression, "prior_scale", "fan_in", "a positive number, or an array"),
+        (BayesianLogisticRegression, "prior_scale", [1.0, 1e300], "a positive number, or an array"),
         (BayesianLogisticRegression, "prior_scale", np.ones(4, bool), "a positive number, or an"),
         (BayesianMLPClassifier, "prior_scale", ["1", "2"], "one number a layer"),
         (BayesianMLPClassifier, "prior_scale", 1e-300, r"\[1e-15, 1e\+15\]"),

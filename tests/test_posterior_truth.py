@@ -116,7 +116,7 @@ def test_bounds_would_catch_a_wrong_posterior():
     """Half the temperature has 0.71 of the sd, and another prior's mean is elsewhere."""
     X, y = load("iris")
     mean, sd = reference("iris", "mean"), reference("iris", "sd")
-    for wrong in ({"temperature": 0.5}, {"prior_scale": 0.5}):
+    for wrong in ({"temperature": 0.5, "prior_scale": 1.0}, {"prior_scale": 0.5}):
         run = {"n_chains": 32, "n_draws": 60, "random_state": 0}
         table = BayesianLogisticRegression(**run, **wrong).fit(X, y).summary()
         off = np.abs((table["mean"] - mean) / sd).max() > MEAN_BOUND

@@ -197,6 +197,7 @@ def test_slips_of_own_priors_are_named(slip, kind, message):
     short = {"n_draws": 10, "burn_in": 10, "thinning": 1, "random_state": 0}
     with pytest.raises(kind, match=message):
         BayesianLogisticRegression(prior=Own(slip), **short).fit(X, X[:, 0] > 0.0)
+    short["prior_scale"] = 1.0
     fits = [BayesianLogisticRegression(prior=prior, **short) for prior in (Own(), "normal")]
     one, other = (clf.fit(X, X[:, 0] > 0.0).coef_ for clf in fits)
     np.testing.assert_allclose(one, other, rtol=1e-6)

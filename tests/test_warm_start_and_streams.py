@@ -221,7 +221,7 @@ def test_earlier_draws_of_a_stream_move_with_its_posterior(stream):
     does not grow beyond n_draws.
     """
     X, y, _ = stream
-    clf = feed(small(n_draws=60), X[:300], y[:300], 100)
+    clf = feed(small(n_draws=60, prior_scale=1.0), X[:300], y[:300], 100)
     before = clf._chain_state.memory.kept.copy()
     clf.partial_fit(X[300:400], y[300:400])
     after = clf._chain_state.memory.kept[:, :40].reshape(80, 6)

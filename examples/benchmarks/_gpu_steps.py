@@ -112,8 +112,9 @@ def workloads(small):
                  lambda **s: BayesianModuleClassifier(lambda n_outputs: mlp_module(sizes), **s),
                  100, many[:3], (784,)),
         Workload("logistic", dense_a9a, lambda: nn.Linear(123, 1),
-                 lambda **s: BayesianLogisticRegression(preconditioner=None, **s), 300,
-                 (1, 2) if small else (1, 32, 1024), (123,), (123, 2)),
+                 lambda **s: BayesianLogisticRegression(
+                     prior_scale=1.0, preconditioner=None, **s),
+                 300, (1, 2) if small else (1, 32, 1024), (123,), (123, 2)),
     ]  # fmt: skip
     return {workload.name: workload for workload in found}
 

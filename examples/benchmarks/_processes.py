@@ -23,7 +23,7 @@ PLAIN = {
     "sampler": "sgld", "step_size": 1e-3, "init": "random", "compiled": False, "n_draws": 1,
     "thinning": 1, "random_state": 0,
 }  # fmt: skip
-LINEAR = {"preconditioner": None, "gradient": "minibatch"}
+LINEAR = {"prior_scale": 1.0, "preconditioner": None, "gradient": "minibatch"}
 NETWORK = {"hidden_layer_sizes": (400, 400), "dtype": "float32", "n_chains": 1}
 
 

@@ -107,7 +107,7 @@ def of_separable_classes(n_train, n_rows, n_some):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n_train, 30))
     y = (X[:, 0] > 0.0).astype(int)
-    clf = BayesianLogisticRegression(random_state=0).fit(X, y)
+    clf = BayesianLogisticRegression(prior_scale=1.0, random_state=0).fit(X, y)
     peer = LogisticRegression().fit(X, y)
     many = rng.standard_normal((n_rows, 30))
     some = many[:n_some]
@@ -152,7 +152,7 @@ def of_several_classes(n_classes, n_features, n_train, n_rows, n_some):
     X = rng.standard_normal((n_train, n_features))
     w = rng.standard_normal((n_features, n_classes)) / np.sqrt(n_features)
     y = (X @ w + rng.gumbel(size=(n_train, n_classes))).argmax(1)
-    clf = BayesianLogisticRegression(random_state=0).fit(X, y)
+    clf = BayesianLogisticRegression(prior_scale=1.0, random_state=0).fit(X, y)
     peer = LogisticRegression().fit(X, y)
     many = rng.standard_normal((n_rows, n_features))
     some = many[:n_some]
@@ -270,7 +270,7 @@ def of_other_models(n_train, n_rows):
     logistic, mean = rng.logistic(size=n_train), np.exp(0.5 * f[:, 0])
     counts = BayesianGLMRegressor(likelihood="poisson", random_state=0)
     normal = BayesianGLMRegressor(random_state=0)
-    of_classes = BayesianLogisticRegression(random_state=0)
+    of_classes = BayesianLogisticRegression(prior_scale=1.0, random_state=0)
     cases = (
         ("four classes", of_classes, (f + rng.gumbel(size=f.shape)).argmax(1), "predict_proba"),
         ("four separable classes", of_classes, f.argmax(1), "predict_proba"),
@@ -309,7 +309,7 @@ def main():
     X = rng.standard_normal((n_train, n_features))
     w = rng.standard_normal(n_features) / np.sqrt(n_features)
     y = (rng.random(n_train) < 1.0 / (1.0 + np.exp(-X @ w))).astype(int)
-    clf = BayesianLogisticRegression(random_state=0).fit(X, y)
+    clf = BayesianLogisticRegression(prior_scale=1.0, random_state=0).fit(X, y)
     peer = LogisticRegression().fit(X, y)
     many = rng.standard_normal((n_rows, n_features))
     some = many[:n_some]

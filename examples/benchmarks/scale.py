@@ -111,7 +111,7 @@ def models():
     short = {"n_draws": 20, "burn_in": 200, "thinning": 1, "random_state": 0}
     return {
         "scikit-learn": LogisticRegression(C=1.0),
-        "logistic regression": BayesianLogisticRegression(random_state=0),
+        "logistic regression": BayesianLogisticRegression(prior_scale=1.0, random_state=0),
         "normal GLM": BayesianGLMRegressor(random_state=0),
         "perceptron, 220 steps": BayesianMLPClassifier(sampler="psgld", **short),
     }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import copy, jit
+from . import copy, jit, part
 
 ONE = np.uint64(1)
+#: priors of given rates, and normal ones with scales that may be learned (``NormalParts``)
+LAPLACE, NORMAL, LEARNED = 0, 1, 2
 
 # For each layout there are two functions. The first computes the logits of the rows. The second
 # computes the gradient of the rows, given their residuals, and adds it to one of two sums.
@@ -78,11 +80,25 @@ def ragged_gradient(rows, r, left, right, values, columns, pointer):
             half[columns[m]] += p * values[m]
 
 
+@part
+def prior_slopes(theta, prior, squares):
+    """Replace theta by its prior's slopes; see ``NormalParts``. ``squares`` is working memory."""
+    rates, of, precision = prior
+    squares[:] = 0.0
+    for i in range(len(theta)):
+        squares[of[i]] += rates[i] * theta[i] * theta[i]
+    for p in range(len(squares)):
+        k, b, learned = precision[p]
+        squares[p] = k / (b + 0.5 * learned * squares[p])
+    for i in range(len(theta)):
+        theta[i] *= squares[of[i]] * rates[i]
+
+
 def _steps(logits, add_gradient):
     @jit
     def run(
         theta, eta, noise, indices, xi, keep, kept,
-        values, columns, pointer, weights, rates, laplace, scale,
+        values, columns, pointer, weights, prior, kind, scale,
     ):  # fmt: skip
         n_parameters, n_kept = len(theta), 0
         number = theta.dtype.type
@@ -90,6 +106,11 @@ def _steps(logits, add_gradient):
         copy(theta, at[:-1])
         left, right = np.zeros_like(at), np.zeros_like(at)
         r = np.empty(indices.shape[1], theta.dtype)
+        rates, slopes, squares = (
+            prior[0],
+            np.empty_like(theta),
+            np.empty(len(prior[2]), theta.dtype),
+        )
         for k in range(len(eta)):
             # three passes over the rows, so that the first one's cache misses overlap
             rows = indices[k if len(indices) > 1 else 0]
@@ -101,12 +122,17 @@ def _steps(logits, add_gradient):
                     r[b] *= weights[rows[b]]
             add_gradient(rows, r, left, right, values, columns, pointer)
             step, sd, normal = eta[k], noise[k], xi[k]
-            if laplace:
+            if kind == LAPLACE:
                 for j in range(n_parameters):
                     left[j] += np.sign(at[j]) * rates[j]
-            else:
+            elif kind == NORMAL:
                 for j in range(n_parameters):
                     left[j] += at[j] * rates[j]
+            else:
+                copy(at[:-1], slopes)
+                prior_slopes(slopes, prior, squares)
+                for j in range(n_parameters):
+                    left[j] += slopes[j]
             for j in range(n_parameters):
                 at[j] += sd * normal[j] - step * (left[j] + right[j])
                 left[j] = right[j] = number(0.0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import copy, jit, part
+from .linear import prior_slopes
 from .slopes import SLOPES
 
 #: dense columns that products take at a time
@@ -52,20 +53,6 @@ def pull_back(z, rows, g):
         place, value = places[k], values[k]
         for r in range(len(z)):
             g[place[r]] += z[r] * value[r]
-
-
-@part
-def prior_slopes(theta, prior, squares):
-    """Replace theta by its prior's slopes; see ``NormalParts``. ``squares`` is working memory."""
-    rates, of, precision = prior
-    squares[:] = 0.0
-    for i in range(len(theta)):
-        squares[of[i]] += rates[i] * theta[i] * theta[i]
-    for p in range(len(squares)):
-        k, b, learned = precision[p]
-        squares[p] = k / (b + 0.5 * learned * squares[p])
-    for i in range(len(theta)):
-        theta[i] *= squares[of[i]] * rates[i]
 
 
 def _steps(slopes):

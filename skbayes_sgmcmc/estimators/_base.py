@@ -114,6 +114,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         from .._engine.streams import Part, draw_part, remembering
         from ..models._threads import few_threads
 
+        problem = problem.bound()
         named, previous = Named(problem.model, problem.data), problem.previous
 
         def on_progress(report: Report) -> None:

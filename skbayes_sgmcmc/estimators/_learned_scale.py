@@ -6,7 +6,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import not_allowed
-from .._validation import check_choice, check_scale, check_scales
+from .._validation import check_scale, check_scales
 
 if TYPE_CHECKING:
     from ..priors.learned_scale import LearnedScale
@@ -47,10 +47,9 @@ def check_prior_scale(
     """Raise ``ValueError`` if the scales are not allowed, or can't be learned for this prior."""
     if isinstance(prior_scale, Real):
         check_scale("prior_scale", prior_scale)
-    elif isinstance(prior_scale, str) and words and not learned:
-        check_choice("prior_scale", prior_scale, words)
     elif not learned:
-        check_scales("prior_scale", prior_scale, allowed)
+        if not (isinstance(prior_scale, str) and prior_scale in words):
+            check_scales("prior_scale", prior_scale, allowed)
     elif not can_learn(prior):
         raise not_allowed(
             f"prior_scale={prior_scale!r} is not allowed with prior={prior!r}: only normal priors "

@@ -66,9 +66,9 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)
-        allowed = "a positive number, or an array of them of shape (n_features,), or 'learned'"
-        learned = self._learned_scale() is not None
-        check_prior_scale(self.prior_scale, self.prior, allowed, learned=learned)
+        allowed = "'auto', 'learned', a positive number, or an array of shape (n_features,)"
+        learned, words = self._learned_scale() is not None, ("auto",)
+        check_prior_scale(self.prior_scale, self.prior, allowed, learned=learned, words=words)
 
     def _learned_scale(self) -> LearnedScale | None:
         """The hyperprior of the scales, or None if the scales are given."""
@@ -95,7 +95,7 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
         part, names = self._columns.parts()
         n_features = len(names)
         if np.ndim(self.prior_scale) != 1:
-            return self.prior_scale
+            return 1.0 if is_auto(self.prior_scale) else self.prior_scale
         if len(self.prior_scale) != n_features:
             raise not_allowed(
                 f"prior_scale of length {len(self.prior_scale)} is not allowed: X has "
@@ -175,11 +175,12 @@ class LinearEstimator(LinearParameters, SGMCMCEstimator):
             names = np.array(self._columns.feature_labels, dtype=object)[effects > 0.0]
             what, differ = listed(map(repr, names)), effects.max()
         if what:
+            other = "prior_scale='learned' or " if can_learn(self.prior) else ""
             warn(
                 f"prior_scale={self.prior_scale!r} hardly lets {short_name(self)} depend on {what}"
                 ": it is in units of the coefficients, and under this prior the linear predictors "
                 f"of two rows differ by {differ:.2g} (prior sd). Scale the features to unit "
-                "variance (StandardScaler), or give prior_scale='learned' or larger numbers.",
+                f"variance (StandardScaler), or give {other}larger numbers as prior_scale.",
                 "the-prior-hardly-allows-any-effect",
             )
 
@@ -310,6 +311,14 @@ class LinearClassifier(LinearEstimator, BayesianClassifier):
     def _model_class(self) -> Any:
         """Class of the model, which takes the same of all linear classifiers."""
         raise NotImplementedError
+
+    def _learned_scale(self) -> LearnedScale | None:
+        # of thousands of coefficients, classes say so little that their scale mixes slowly
+        columns = getattr(self, "_columns", None)
+        wide = columns is not None and len(columns.numbers) > LIMITS.full_hessian
+        if is_auto(self.prior_scale) and wide and self._encoding.plain:
+            return None
+        return super()._learned_scale()
 
     def _make_model(self, rows: KeptRows, *, first: bool) -> Any:
         learned = self._learned_scale() is not None

@@ -76,11 +76,12 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         If True, the model has an intercept, with a flat prior.
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the coefficients.
-    prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default="learned"
+    prior_scale : "auto", "learned", LearnedScale, float or array (n_features,), default="auto"
         Scale of the prior. "learned": coefficient j has the prior sd s / sd(x_j), times sd(y) for
         real targets, and s is learned from the data. ``LearnedScale(inputs=True)`` learns one scale
         for each feature (see :class:`~skbayes_sgmcmc.priors.LearnedScale`). Numbers are in units of
-        the coefficients, of standardised targets if they are real.
+        the coefficients, of standardised targets if they are real. "auto": "learned" with a normal
+        prior, otherwise 1.0.
     likelihood : str, StudentT or Tweedie, default="normal"
         Distribution of the targets: "normal", "student_t", "poisson", "negative_binomial",
         "zero_inflated_poisson", "zero_inflated_negative_binomial", "gamma", "tweedie",
@@ -173,7 +174,7 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
     group_slopes: int | str | Sequence[int | str] | None = None
     group_scale: float | LearnedScale | Literal["learned"] = "learned"
     fit_intercept: bool = True
-    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
+    prior_scale: ArrayLike | LearnedScale | Literal["auto", "learned"] = "auto"
     likelihood: str | StudentT | Tweedie = "normal"
     noise: float | Literal["infer"] = "infer"
 

@@ -31,8 +31,7 @@ class BayesianLogisticRegression(LinearClassifier):
         p(y|x, \beta) = \sigma(\beta^\top x + b) \text{ or } \mathrm{softmax}(Bx + b),\qquad
         \beta_j \sim N(0, s_j^2) \text{ or } \mathrm{Laplace}(0, s_j), \qquad b \text{ flat}
 
-    The defaults need no tuning. Chains need no scaled features, but the prior does: its scale is in
-    units of the coefficients, unless ``prior_scale="learned"``. The chains start from a Gaussian
+    The defaults need no tuning and no scaled features. The chains start from a Gaussian
     approximation of the posterior and move in its whitened coordinates with a fixed dimensionless
     step size. Control variates reduce the gradient noise, and the minibatches are large enough to
     keep it small. With a number for ``step_size``, the samplers are the plain ones of the
@@ -45,13 +44,15 @@ class BayesianLogisticRegression(LinearClassifier):
     prior : {"normal", "laplace"} or Prior, default="normal"
         Prior on the coefficients. The intercept has a flat prior. With more than two classes and
         one learned scale, the intercepts are flat in units of the scale.
-    prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default=1.0
-        Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
-        coefficients. A normal prior with scale s corresponds to ``C = s**2`` in scikit-learn's
-        ``LogisticRegression``. "learned": coefficient j has the prior sd s / sd(x_j), and s is
-        learned from the data, so the units of the features do not matter. Units are those of the
-        first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
-        :class:`~skbayes_sgmcmc.priors.LearnedScale`).
+    prior_scale : "auto", "learned", LearnedScale, float or array (n_features,), default="auto"
+        Scale of the prior. "learned": coefficient j has the prior sd s / sd(x_j), and s is learned
+        from the data, so the units of the features do not matter. Units are those of the first rows
+        in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
+        :class:`~skbayes_sgmcmc.priors.LearnedScale`). Numbers are standard deviations of the normal
+        prior, or scales b of the Laplace prior, in units of the coefficients: a normal prior with
+        scale s corresponds to ``C = s**2`` in scikit-learn's ``LogisticRegression``. "auto":
+        "learned" with a normal prior, but 1.0 for arrays of more than 2000 features, where a
+        learned scale mixes slowly, and for other priors.
     {class_weight} {categorical_features} {sampler} {integrator} {step_size}
     preconditioner : "auto", None, "hessian", "diagonal" or array, default="auto"
         Constant preconditioner M, of shape (P, P) or (P,) for P parameters. "hessian": the inverse
@@ -93,7 +94,7 @@ class BayesianLogisticRegression(LinearClassifier):
 
     See Also
     --------
-    sklearn.linear_model.LogisticRegression : The maximum of the same posterior.
+    sklearn.linear_model.LogisticRegression : The maximum of the posterior with a given scale.
     skbayes_sgmcmc.sample : Draws from any log density.
 
     Notes
@@ -122,13 +123,13 @@ class BayesianLogisticRegression(LinearClassifier):
     >>> clf.predict_proba(X[:1]).round(1)
     array([[1., 0., 0.]])
     >>> clf.posterior_
-    PosteriorSamples(4 chains x 1000 draws, {coef: (3, 4), intercept: (3,)})
+    PosteriorSamples(4 chains x 1000 draws, {coef: (3, 4), intercept: (3,), scale: ()})
     >>> bool(clf.predict_uncertainty(X).epistemic.max() < 0.2)
     True
     """
 
     fit_intercept: bool = True
-    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = 1.0
+    prior_scale: ArrayLike | LearnedScale | Literal["auto", "learned"] = "auto"
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
 
     def _model_class(self) -> Any:

@@ -52,12 +52,8 @@ class BayesianOrdinalClassifier(LinearClassifier):
         Prior on the coefficients. The first cut point has a flat prior. The gaps between cut points
         have log-normal priors; their medians are the gaps of equally probable classes; 90% of a gap
         are within a factor of 27 of it.
-    prior_scale : float, array of shape (n_features,), "learned" or LearnedScale, default="learned"
-        Standard deviation of the normal prior, or scale b of the Laplace prior, in units of the
-        coefficients. "learned": coefficient j has the prior sd s / sd(x_j), and s is
-        learned from the data, so the units of the features do not matter. Units are those of the
-        first rows in streams. ``LearnedScale(inputs=True)`` learns one scale for each feature (see
-        :class:`~skbayes_sgmcmc.priors.LearnedScale`).
+    prior_scale : "auto", "learned", LearnedScale, float or array (n_features,), default="auto"
+        Scale of the prior, as of :class:`BayesianLogisticRegression`.
     {class_weight} {categorical_features} {sampler} {integrator} {step_size} {preconditioner}
     {gradient} {batch_size} {n_chains} {n_draws} {burn_in} {thinning} {max_steps} {temperature}
     {init} {total_samples} {warm_start} {compiled} {device} {dtype} {storage} {checkpoint} {n_jobs}
@@ -114,7 +110,7 @@ class BayesianOrdinalClassifier(LinearClassifier):
     #: ordered classes are not linear in the features
     _student_units = (16,)
 
-    prior_scale: ArrayLike | LearnedScale | Literal["learned"] = "learned"
+    prior_scale: ArrayLike | LearnedScale | Literal["auto", "learned"] = "auto"
     class_weight: dict[Any, float] | Literal["balanced"] | None = None
 
     def __sklearn_tags__(self) -> Any:

@@ -376,10 +376,11 @@ class Model:
         return None
 
     @property
-    def signed_prior(self) -> tuple[str, Array] | None:
-        """Name and rates of the prior, if p = sigmoid(-theta'x) of the rows x, for compiled steps.
+    def signed_prior(self) -> tuple[str, NormalParts] | None:
+        """The prior, if p = sigmoid(-theta'x) of the rows x, for compiled steps.
 
-        The name is "normal" or "laplace". None if the likelihood or the prior is another one.
+        Its name comes first, "normal" or "laplace"; of the latter, parts have rates alone. None if
+        the likelihood or the prior is another one.
         """
         return None
 

@@ -60,7 +60,7 @@ class LinearSGLD(Accelerator):
 def _bind(target: Target, minibatches: Minibatches) -> Kernel:
     """The kernel as ``chains.py`` calls it, with the data's arrays in place."""
     dtype = np.dtype(dtype_name(target.like.dtype))
-    from ..._kernels.linear import STEPS
+    from ..._kernels.linear import LAPLACE, LEARNED, NORMAL, STEPS
 
     layout, *rows = _rows(target.data.fields["x"], dtype)
     compiled = STEPS[layout]
@@ -69,7 +69,14 @@ def _bind(target: Target, minibatches: Minibatches) -> Kernel:
     everything = np.arange(target.data.n_rows)[None, None]
     known = target.model.signed_prior
     assert known is not None
-    rates = (known[1] / target.n).astype(dtype)
+    name, parts = known
+    kind = LAPLACE if name == "laplace" else LEARNED if parts.precision[:, 2].any() else NORMAL
+    precision, rates = parts.precision.copy(), parts.rates
+    if kind == LEARNED:
+        precision[:, 0] /= target.n
+    else:
+        rates = rates / target.n
+    prior = rates.astype(dtype), parts.of, precision.astype(dtype)
     scale = dtype.type(target.likelihood_scale(minibatches))
     pool = ThreadPoolExecutor(allowed_threads())
 
@@ -94,7 +101,7 @@ def _bind(target: Target, minibatches: Minibatches) -> Kernel:
             xi = mine.normal(n_steps, n_parameters, dtype=phi.dtype)
             compiled(
                 theta[c], steps, noise, chosen[0].view(np.uint64), xi[0].numpy(), keep, kept[c],
-                *rows, weights, rates, known[0] == "laplace", scale,
+                *rows, weights, prior, kind, scale,
             )  # fmt: skip
 
         run = map if len(theta) == 1 else pool.map

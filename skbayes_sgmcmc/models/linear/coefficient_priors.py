@@ -20,7 +20,7 @@ from torch import Tensor
 from ..._arrays import Array
 from ..._data.chain_random import ChainRandom
 from ..._draws.storage import decode, encode
-from ...priors.factorised import PRIORS, Normal, Prior
+from ...priors.factorised import Laplace, Normal, Prior
 from ...priors.learned_scale import LearnedScale
 from .._constants import Constant
 from .likely_scales import MANY, likely_scale
@@ -88,10 +88,9 @@ class FixedScales:
         self.normal = scale[: n_features * k : k] if type(prior) is Normal else None
 
     @property
-    def named_rates(self) -> tuple[str, Array] | None:
-        """Name and rates of the prior, if it has a name."""
-        names = {kind: name for name, kind in PRIORS.items()}
-        return (names[type(self.prior)], self.rates) if type(self.prior) in names else None
+    def laplace_rates(self) -> Array | None:
+        """Rates of a Laplace prior; None of another."""
+        return self.rates if type(self.prior) is Laplace else None
 
     @property
     def normal_parts(self) -> NormalParts | None:
@@ -180,7 +179,7 @@ class LearnedScales:
     """
 
     smooth = True
-    named_rates = None
+    laplace_rates = None
     effects: Collection[str] = ()
     #: with 1, R-hat of the default fit of wine (classes can be separated) is 1.03, and the
     #: smallest effective sample size on iris is 500; with 2 they are 1.016 and 1,100
@@ -352,6 +351,16 @@ class LearnedScales:
             scale = likely_scale(score[own], h[own], float(a[g]), float(b[g]))
             sd[own] = scale / np.sqrt(1.0 + h[own] * scale**2) * self.units[own]
         return sd
+
+    def known_share(self, mean: Array, variances: Array) -> float:
+        """The share of its coefficients that the data determine, of the scale with the least.
+
+        Of a Gaussian approximation, it is one less the mean of the ratios of the coefficients'
+        variances to those of the prior.
+        """
+        left = self._rates(self._expected(mean, np.sqrt(variances))[1])
+        left *= variances[: self.n_coefficients]
+        return float(1.0 - np.max(np.bincount(self.group, left) / np.bincount(self.group)))
 
     def expected_potential(self, mean: Array, sd: Array) -> float:
         with np.errstate(over="ignore", invalid="ignore"):  # a search then takes a shorter step

@@ -49,7 +49,7 @@ class GroupedCoefficients(JoinedPriors):
     ``features`` is the prior of these, of the intercept and of its own parameters.
     """
 
-    named_rates = None
+    laplace_rates = None
     isotropic = False
     normal = None
     precision = None

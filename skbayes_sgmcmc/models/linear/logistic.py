@@ -31,6 +31,7 @@ from ..designs.blocks import anchored_over_blocks, joined_over_blocks, summed_ov
 from ..likelihoods.base import elementwise_softmax
 from ..likelihoods.slopes import Compiled
 from ..moments.sigmoid import normal_nodes, sigmoid, sigmoid_means
+from .coefficient_priors import NormalParts
 from .model import LinearModel
 
 #: of every row, its class and the class that is best otherwise
@@ -353,9 +354,14 @@ class LogisticModel(LinearModel):
         return self._rows(data, Compiled("shares", 0.0, 0.0))  # rows are signed by their labels
 
     @property
-    def signed_prior(self) -> tuple[str, Array] | None:
-        plain = self.k == 1 and self.past is None
-        return self.coefficient_prior.named_rates if plain else None
+    def signed_prior(self) -> tuple[str, NormalParts] | None:
+        prior = self.coefficient_prior
+        if self.k > 1 or self.past is not None:
+            return None
+        if prior.normal_parts is not None:
+            return "normal", prior.normal_parts
+        rates = prior.laplace_rates
+        return None if rates is None else ("laplace", NormalParts.given(rates))
 
 
 def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:

@@ -21,7 +21,7 @@ from ..._draws.storage import decode, encode
 from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.factorised import Normal, Prior
-from .._linalg import few_directions
+from .._linalg import few_directions, inverse_root
 from .._past import Past
 from .._protocol import LinearRows
 from ..designs.blocks import joined_over_blocks
@@ -72,6 +72,8 @@ class LinearModel(CentredModel):
     #: that may vanish, can be known nearly exactly, and then the coefficients, not those over
     #: their scale
     rows_say_little = False
+    #: whether chains move the learned scale if the rows determine few of its coefficients
+    may_move_scale = False
     #: whether :meth:`make_data` merges rows into as many as there are columns (``_merged_rows.py``)
     merges = False
 
@@ -123,37 +125,60 @@ class LinearModel(CentredModel):
         self.typical = self.prior.typical
 
     def in_space_of(self, X: Any, weight: Array | None) -> Self:
-        """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X.
-
-        A learned scale is a parameter where rows say little of most of many coefficients.
-        """
+        """The same posterior in the coordinates of :class:`RowSpace`, if it suits the rows X."""
         prior = self.coefficient_prior
         if prior.normal is None or self.terms:
             return self
         scale: Any = 1.0
         space = RowSpace.of(X, self.k, prior.normal, weight)
+        units = prior.normal if space is None else np.ones(space.rank)
+        if isinstance(prior, LearnedScales):
+            scale = ScalesOfFeatures(prior.hyper, units)
+        model = self if space is None else self._with_scale(scale, len(units))
+        if space is not None:
+            model.row_space = space
+            model.recorded = {**model.recorded, "beyond": (len(space.units), self.k)}
         # rows of several classes say little where these are separated, however many they are
         most = AUTO.scaled_rows if self.k > 1 else min(X.shape[1] // 2, AUTO.scaled_rows)
         few = space is not None or X.shape[0] <= most
-        units = prior.normal if space is None else np.ones(space.rank)
-        width = len(units)
-        n_intercepts = self.shapes.get("intercept", (0,))[0]
-        if isinstance(prior, LearnedScales):
-            scale = ScalesOfFeatures(prior.hyper, units)
-            if few and self.rows_say_little and width * self.k > AUTO.integrated_scale:
-                scale = SampledScale(prior.hyper, units, self.k, n_intercepts, prior.n_relative)
-        if space is None and not isinstance(scale, SampledScale):
-            return self
-        model = copy.copy(self)
+        if isinstance(prior, LearnedScales) and few and self.rows_say_little:
+            model = copy.copy(model)
+            model.may_move_scale = len(units) * self.k > AUTO.integrated_scale
+        return model
+
+    def _with_scale(self, scale: Any, n_features: int) -> Self:
+        """A copy with another scale of as many normal coefficients."""
+        model, n_intercepts = copy.copy(self), self.shapes.get("intercept", (0,))[0]
         own = {name: self.shapes[name] for name in self._own_names}
         LinearModel.__init__(
-            model, width, self.k, Normal(), scale, n_intercepts, own, (), self.own_prior
+            model, n_features, self.k, Normal(), scale, n_intercepts, own, (), self.own_prior
         )
-        model.row_space = space
-        if space is not None:
-            model.recorded = {**model.recorded, "beyond": (len(space.units), self.k)}
         model.draw_recorded = model._draw_recorded
         return model
+
+    def bound(self, data: Data) -> Self:
+        """The same posterior; its scale is a parameter where rows determine few coefficients."""
+        prior = self.coefficient_prior
+        if not (self.may_move_scale and isinstance(prior, LearnedScales)):
+            return self
+        if self.n_parameters <= LIMITS.full_hessian:
+            place, hessian = self._newton(data)
+            variances = np.square(inverse_root(hessian)).sum(1)
+            if prior.known_share(place, variances) > AUTO.known_share:
+                return self
+        given = prior.units[:: self.k], self.k, self.shapes.get("intercept", (0,))[0]
+        scale = SampledScale(prior.hyper, *given, prior.n_relative)
+        model = self._with_scale(scale, len(given[0]))
+        model.row_space, model.may_move_scale = self.row_space, False
+        model.recorded = {**model.recorded, **self.recorded}
+        return model
+
+    def tails_at(self, center: Array, variances: Array) -> float:
+        prior = self.coefficient_prior
+        if not isinstance(prior, LearnedScales) or self.past is not None:
+            return self.tails
+        known = prior.known_share(center, variances)
+        return 1.0 if known > AUTO.known_share else self.tails
 
     def merging(self, X: Any) -> Self:
         """The same model for the rows X merged into fewer, where these say the same."""

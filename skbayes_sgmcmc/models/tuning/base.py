@@ -57,6 +57,8 @@ class AutoValues:
     relaxation: float | None = None
     #: number of steps between two nearly independent draws, where the posterior is nearly normal
     spacing: float | None = None
+    #: how many times as many steps two draws are apart, because of the prior's long tails
+    tails: float = 1.0
     #: smallest number of steps of the burn-in, where the tuning has one for the run
     least_burn_in: int | None = None
     #: N of the coordinates of a stream that is summarised by a Gaussian: centre, and root over the

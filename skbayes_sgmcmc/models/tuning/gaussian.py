@@ -110,6 +110,14 @@ class CurvedModel(Model):
         found = self.fit_gaussian(data, temperature)
         return None if found is None else Fitted(*found)
 
+    def tails_at(self, center: Array, variances: Array) -> float:
+        """:attr:`tails`, or 1 where the data leave none to the posterior.
+
+        The posterior is approximated by a Gaussian with this centre and these variances
+        (n_parameters,).
+        """
+        return self.tails
+
     def linked(self, data: Data) -> Array | None:
         """Which parameters rows depend on together (P, P), if most rows depend on few of many."""
         return None
@@ -230,6 +238,10 @@ class WhitenedGaussian(Tuning):
         if center is None:
             center = self.center(data, "step_size='auto'", STEP_REMEDY)
         values = AutoValues(gradient, init, center, root)
+        values.tails = self.model.tails
+        if fitted is not None and root is not None:
+            variances = np.square(root).sum(1) * (request.temperature / data.total)
+            values.tails = self.model.tails_at(fitted.mean, variances)
         values.anchor = None if fitted is None else fitted.anchor
         self.set_step(values, data, request)
         return values
@@ -473,7 +485,7 @@ class WhitenedGaussian(Tuning):
             return burn_in, max(1, math.ceil(apart))
         spacing = 1.0 / values.step_size if values.spacing is None else values.spacing
         if batch_size >= n_rows and n_rows <= LIMITS.part_rows:
-            spacing *= self.model.tails
+            spacing *= values.tails
         thinning = min(max(1, round(spacing)), 20)
         return max(200, min(round(50.0 * spacing), 25 * n_draws)), thinning
 
