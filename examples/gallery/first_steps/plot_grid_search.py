@@ -2,14 +2,14 @@
 A search over the scale of a prior
 ==================================
 
-The prior of a logistic regression has a scale, which a grid search can choose by cross-validation,
-like any other parameter. How much does it matter, and how does the result compare with
-scikit-learn's logistic regression?
+The prior of a logistic regression has a scale, which is learned by default. A grid search can choose
+it by cross-validation, too, like any other parameter. How much does it matter, and how does the
+result compare with scikit-learn's logistic regression?
 """
 
 # %%
 # Thirty measurements of cells tell benign from malignant tumours. The features are standardised,
-# because the scale, the prior sd of each coefficient, is fixed. Short chains are enough to compare
+# because a given scale is the prior sd of each coefficient. Short chains are enough to compare
 # scales.
 
 import matplotlib.pyplot as plt
@@ -53,8 +53,8 @@ for name, found in {"posterior": search, "mode": mode}.items():
     print(f"{name:9} log loss on test rows {-found.score(X_test, y_test):.3f}")
 
 # %%
-# ``prior_scale="learned"`` samples the scale along with the coefficients, without a search: the
-# dashed line. Near the best scale the two models are alike. With too wide a prior, the mode becomes
+# The default, ``prior_scale="learned"``, samples the scale along with the coefficients, without a
+# search: the dashed line. Near the best scale the two models are alike. With too wide a prior, the mode becomes
 # overconfident, and the average over the posterior much less so. Leave the step size out of
 # searches: the fit finds it from the data.
 

@@ -64,9 +64,10 @@ for name, sampler in samplers.items():
 
 X, y = load_breast_cancer(return_X_y=True)
 X = make_pipeline(StandardScaler(), PCA(8, whiten=True)).fit_transform(X)
-default = BayesianLogisticRegression(random_state=0).fit(X, y)
+default = BayesianLogisticRegression(prior_scale=1.0, random_state=0).fit(X, y)
 own = BayesianLogisticRegression(
     sampler=TamedLangevin(),
+    prior_scale=1.0,
     step_size=2.0,
     batch_size=len(X),
     burn_in=1000,

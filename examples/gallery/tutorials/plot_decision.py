@@ -73,8 +73,8 @@ models = {
         Cs=np.logspace(-3, 3, 13), scoring="neg_log_loss", use_legacy_attributes=False,
         l1_ratios=(0.0,)
     ),
-    "posterior": BayesianLogisticRegression(**draws),
-    "posterior,\nlearned scale": BayesianLogisticRegression(prior_scale="learned", **draws),
+    "posterior": BayesianLogisticRegression(prior_scale=1.0, **draws),
+    "posterior,\nlearned scale": BayesianLogisticRegression(**draws),
 }  # fmt: skip
 
 # %%
