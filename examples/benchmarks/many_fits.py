@@ -53,8 +53,9 @@ each, then this package and the compiled code.
 
 **A frame.** Processor time of fits to a frame with 20 columns of numbers, 10 of categories and
 1,000 rows, and of fits to the array that `OneHotEncoder` makes of it, which has {n_encoded}
-columns. Medians of 3 fits in turns. Both get the same sampler. The categories of a frame
-have scales that are learned, those of an array only in networks. The target is at most 1.15 times.
+columns. Medians of 3 fits in turns. Both get the same sampler. Each column of categories of a frame
+has a learned scale; in linear models, those of an array share one with all other columns. The
+target is at most 1.15 times.
 
 {frames}
 
