@@ -2,9 +2,9 @@
 A search over the scale of a prior
 ==================================
 
-The prior of a logistic regression has a scale, which is learned by default. A grid search can choose
-it by cross-validation, too, like any other parameter. How much does it matter, and how does the
-result compare with scikit-learn's logistic regression?
+The prior of a logistic regression has a scale, which is learned by default. A grid search can
+choose it by cross-validation, too, like any other parameter. How much does it matter, and how does
+the result compare with scikit-learn's logistic regression?
 """
 
 # %%
@@ -53,12 +53,12 @@ for name, found in {"posterior": search, "mode": mode}.items():
     print(f"{name:9} log loss on test rows {-found.score(X_test, y_test):.3f}")
 
 # %%
-# The default, ``prior_scale="learned"``, samples the scale along with the coefficients, without a
-# search: the dashed line. Near the best scale the two models are alike. With too wide a prior, the mode becomes
+# By default, the scale is sampled along with the coefficients, without a search: the dashed line.
+# Near the best scale the two models are alike. With too wide a prior, the mode becomes
 # overconfident, and the average over the posterior much less so. Leave the step size out of
 # searches: the fit finds it from the data.
 
-learned = clone(search.estimator).set_params(bayesianlogisticregression__prior_scale="learned")
+learned = clone(search.estimator).set_params(bayesianlogisticregression__prior_scale="auto")
 without_search = log_loss(y_test, learned.fit(X, y).predict_proba(X_test))
 print(f"learned   log loss on test rows {without_search:.3f}")
 
