@@ -54,7 +54,7 @@ class WeightHistogramDisplay(Display):
     >>> clf = BayesianLogisticRegression(random_state=0).fit(*load_iris(return_X_y=True))
     >>> display = WeightHistogramDisplay.from_estimator(clf)
     >>> list(display.densities)
-    ['coef', 'intercept']
+    ['coef', 'intercept', 'scale']
     """
 
     densities: Mapping[str, Array]
