@@ -451,6 +451,28 @@ def test_the_page_of_coverage_names_what_there_is():
             assert f"def {test}(" in (tests / file).read_text(), test
 
 
+#: of each paper's authors, how many tables and figures it has
+NUMBERED = {
+    "Welling & Teh": {"fig": 6},
+    "Li, Chen, Carlson & Carin": {"table": 4, "fig": 9},
+    "Li, Chen, Fan & Carin": {"table": 2, "fig": 5},
+    "Deng, Zhang, Liang & Lin": {"table": 5, "fig": 3},
+}
+
+
+def test_every_table_and_figure_of_the_papers_is_on_the_page_of_coverage():
+    """By its number, as in "table 2 and fig. 4a" or "fig. 4 and 5"."""
+    _, *parts = (RESULTS / "coverage.md").read_text().split("\n## ")
+    for authors, counts in NUMBERED.items():
+        (part,) = [part for part in parts if part.startswith(authors)]
+        rows = " ".join(line.split("|")[1] for line in part.splitlines() if line.startswith("| "))
+        for kind, count in counts.items():
+            found = re.findall(rf"{kind}\.? (\d+)\w?(?: and (\d+))?", rows)
+            assert {int(n) for pair in found for n in pair if n} == set(range(1, count + 1)), (
+                authors
+            )
+
+
 def test_every_experiment_is_on_the_page_of_coverage():
     linked = {end for row in coverage() for end in re.findall(r"\]\(([\w.]+)\)", row[2])}
     papers = {page.name for page in PAGES if re.match(r"[wpmd]\d_", page.name)}

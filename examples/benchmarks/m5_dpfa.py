@@ -94,13 +94,13 @@ prior (perplexity 797), fifteen (767), and fifteen from a mean field, the presen
 With the published settings splitting is below Euler's scheme because it stays stable at steps at
 which Euler's scheme diverges: at 30 on 20 Newsgroups, a thousand times the largest stable step of
 Euler's scheme among these, and at 10 on NIPS, three hundred times or more. At steps that both
-tolerate they are equal. The best steps are inside the grid: beyond them, splitting gets worse (100
-on 20 Newsgroups) or diverges (30 on NIPS). Plain steps learn slowly: a minute of automatic steps,
-in the coordinates of the preconditioner, gets further. Euler's scheme diverges with automatic
-steps, too (and so it does for LDA in natural parameters). It is stable for frictions below 2 per
-step. With splitting, after 300 steps on 20 Newsgroups, a thousandth of the topics' parameters have
-a friction above 1.7, caused by the noise of words that come in bursts, and all of the network's
-parameters have less than 0.5.
+tolerate they are equal. The best steps at equal time are inside the grid: beyond them, splitting
+gets worse (100 on 20 Newsgroups) or diverges (30 on NIPS). Plain steps learn slowly: a minute of
+automatic steps, in the coordinates of the preconditioner, gets further. Euler's scheme diverges
+with automatic steps, too (and so it does for LDA in natural parameters). It is stable for frictions
+below 2 per step. With splitting, after 300 steps on 20 Newsgroups, a thousandth of the topics'
+parameters have a friction above 1.7, caused by the noise of words that come in bursts, and all of
+the network's parameters have less than 0.5.
 """
 
 
@@ -203,7 +203,7 @@ def integrators(args, corpus, documents):
                 scores = [] if None in found else [one[measure] for one in found]
                 row.append(mean_sd(scores, 1) if scores else "")
                 if scores:
-                    searches.setdefault(f"{corpus}, {name}", {})[step] = scores
+                    searches.setdefault(f"{corpus}, {name}, {measure}", {})[step] = scores
             rows.append(row)
     header = [corpus, *(f"eta = {step:g}" for step in args.steps)]
     return markdown_table(header, rows), searches

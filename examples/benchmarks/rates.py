@@ -39,11 +39,11 @@ METHODS = {
 #: ratio of neighbours in the grid of steps
 RATIO = 1.35
 BODY = """
-The target is exp(−θ²/2 − cos(2θ)/2), one parameter, N = 1, T = 1. An average of θ² over L steps
-has a bias, of order hᴷ in the time step h, and a variance of order 1/(L h). The papers bound the
-mean squared error with the best h by a multiple of L^(−2K/(2K+1)): −2/3 for Euler's schemes, with
-K = 1 (pSGLD's theorem 1 has the rate of SGLD), and −4/5 for the splittings, with K = 2 (Li et al.
-2016b, theorem 3 and remarks). They say so for gradients with noise, too.
+The target is exp(−θ²/2 − cos(2θ)/2), one parameter, N = 1, T = 1. An average of θ² over L steps has
+a bias, of order hᴷ in the time step h, and a variance of order 1/(L h). The papers bound the mean
+squared error with the best h by a multiple of L^(−2K/(2K+1)): −2/3 for Euler's schemes, with K = 1
+(pSGLD's theorem 1 has the rate of SGLD, and was not measured), and −4/5 for the splittings, with K
+= 2 (Li et al. 2016b, lemma 3 and remarks). They say so for gradients with noise, too.
 
 Each of {chains:,} chains starts at a draw of the target. For each L of {lengths}, the grid of
 steps, by factors of {ratio}, grows until the best lies inside. "Slope": of log MSE over log L at
