@@ -72,7 +72,8 @@ Our defaults for regression were chosen by the test scores of splits of six of t
 boston, concrete, energy, winered and yacht;
 [how](../project/network_defaults.md#how-the-defaults-of-regression-were-chosen)),
 and the rule by which classifiers end early by those of the eight sets with classes
-([how](early_ends.md)), so their scores on these sets are optimistic to that extent.
+([how](early_ends.md)), so their scores on these sets are optimistic to that extent. Nothing was
+chosen on the tables for reporting of [mixed_tables](mixed_tables.md).
 Each fit runs in a process of its own with one thread. Core-seconds are
 user and system time of the fit and of the prediction of the test rows, compilation included and
 imports excluded. Memory is the process's largest resident set, libraries and data included.
