@@ -102,7 +102,7 @@ def test_the_next_write_removes_what_killed_processes_left(tmp_path):
 def test_divergence_does_not_overwrite_a_file(tmp_path):
     X, y = data()
     path = tmp_path / "file.npz"
-    clf = make("default", path).set_params(step_size=1e17)
+    clf = make("default", path).set_params(step_size=1e17, prior_scale=1.0)
     with pytest.raises(SamplingError):
         clf.fit(X * 1e140, y)
     assert not path.exists()

@@ -251,7 +251,7 @@ def test_only_inputs_of_zeros():
 @cases("kind, parameters, message", [
         (BayesianMLPRegressor, {"prior": "laplace"}, "prior_scale='learned'.*prior='laplace'"),
         (BayesianMLPClassifier, {"prior": Laplace()}, r"prior_scale='learned'.*Laplace\(\)"),
-        (BayesianMLPRegressor, {"prior_scale": "learnt"}, "one of 'auto', 'fan_in', 'learned'"),
+        (BayesianMLPRegressor, {"prior_scale": "learnt"}, "give 'auto', 'fan_in', 'learned', a"),
         (BayesianMLPRegressor, {"prior_scale": LearnedScale(shape=0.0)}, "prior_scale.shape=0.0"),
         (BayesianMLPRegressor, {"prior_scale": LearnedScale(scale=-1)}, "prior_scale.scale=-1"),
         (BayesianMLPRegressor, {"prior_scale": LearnedScale(scale="x")}, "prior_scale.scale='x'"),

@@ -74,7 +74,7 @@ def test_the_posterior_is_that_of_chains_in_plain_coordinates(n_classes, bias, l
 
     Of 64 x 125 draws each, with Monte Carlo errors of 0.02 sd and 2% on both sides.
     """
-    run = {"n_chains": 64, "n_draws": 125, "fit_intercept": bias}
+    run = {"n_chains": 64, "n_draws": 125, "fit_intercept": bias, "prior_scale": 1.0}
     y = LABELS % 2 if n_classes == 2 else LABELS
     plain = BayesianLogisticRegression(random_state=0, **run).fit(X, y).posterior_
     turn(limits)
@@ -95,7 +95,8 @@ def test_large_features_heat_nothing(limits):
     """
     turn(limits)
     size = np.array([1e5, 1.0, 1e-3, 10.0, 1e3, 1.0])
-    clf = BayesianLogisticRegression(n_chains=16, n_draws=500, random_state=0).fit(X * size, LABELS)
+    run = {"n_chains": 16, "n_draws": 500, "prior_scale": 1.0, "random_state": 0}
+    clf = BayesianLogisticRegression(**run).fit(X * size, LABELS)
     shared = clf.posterior_["coef"].sum(2) / np.sqrt(3.0)
     np.testing.assert_allclose(shared.std((0, 1)), 1.0, rtol=0.07)
 
