@@ -139,7 +139,8 @@ PUBLIC_TYPES = {
 }
 #: types of values that only this library's own parts make, which have no page
 INTERNAL_TYPES = (
-    "Anchor|AutoValues|ChainRandom|Field|Fitted|LinearRows|LogJoint|Request|RowOdds|Summary"
+    "Anchor|AutoValues|ChainRandom|Field|Fitted|LinearRows|LogJoint|NormalParts|Request|RowOdds"
+    "|Summary"
 )
 nitpick_ignore_regex = [("py:class", rf"(skbayes_sgmcmc\..*\.)?({INTERNAL_TYPES})")]
 
