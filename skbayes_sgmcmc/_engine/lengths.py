@@ -161,7 +161,7 @@ class Plan(Lengths):
         return self.most_steps or self.n_steps
 
     def parts(self) -> list[Plan]:
-        """The parts of the run, of which later ones follow only if they must.
+        """The parts of the run; later ones follow only if they must.
 
         A run that ends early does so after one of several, each as long as all before it together.
         The last of them ends where the plan does, and its draws come from the second half of the

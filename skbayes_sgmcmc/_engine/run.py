@@ -73,14 +73,14 @@ class Run:
 
 
 def draw(problem: Problem, settings: Settings, on_progress: OnProgress | None = None) -> Run:
-    """Run the chains that ``settings`` describe.
+    """Run the chains that ``settings`` describe. The problem's model is bound to its rows.
 
     ``on_progress`` is called while chains run in this process; if they run in workers, only with
     ``verbose``, from a thread; if other processes share the run, in the first.
     """
     # the chains choose theirs by the rows of a step
     with few_threads(problem.model, problem.data.n_rows, settings.n_chains):
-        return _draw(problem.bound(), settings, on_progress)
+        return _draw(problem, settings, on_progress)
 
 
 def _draw(problem: Problem, settings: Settings, on_progress: OnProgress | None) -> Run:

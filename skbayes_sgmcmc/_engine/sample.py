@@ -198,7 +198,7 @@ def sample(
         check_data(rows)
         check_model(model, rows, starts)
     run = draw(
-        Problem(model, rows, precision, where),
+        Problem(model, rows, precision, where).bound(),
         settings,
         None if on_progress is None else lambda report: on_progress(report.fraction),
     )

@@ -91,7 +91,6 @@ def draw_part(
     problem: Problem, settings: Settings, call: StreamCall, on_progress: OnProgress | None = None
 ) -> Part:
     """Take one pass over the new rows of a stream; see :func:`run.draw`."""
-    problem = problem.bound()
     request = request_of(problem, settings, more_rows=True)
     settings = replace(settings, sampler=request.sampler)  # whatever the rows of a part suggest
     check_ranks(problem, settings, request.sampler)

@@ -114,7 +114,8 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         from .._engine.streams import Part, draw_part, remembering
         from ..models._threads import few_threads
 
-        problem = problem.bound()
+        with few_threads(problem.model, problem.data.n_rows, settings.n_chains):
+            problem = problem.bound()
         named, previous = Named(problem.model, problem.data), problem.previous
 
         def on_progress(report: Report) -> None:
