@@ -104,7 +104,7 @@ def test_sghmc_takes_off_the_noise_that_its_rows_show(dim):
 
 
 def test_the_fisher_information_needs_rows():
-    """One row has no variance; gradients of topics and of densities are no sums over rows."""
+    """One row has no variance; gradients of topics are estimates, and densities have no rows."""
     sampler = SGHMC(gradient_variance="fisher")
     clf = BayesianLogisticRegression(sampler=sampler, step_size=0.1, batch_size=1, max_steps=10)
     with pytest.raises(ValueError, match="batch_size=1 is not allowed with gradient_variance"):
@@ -195,7 +195,7 @@ def test_weights_of_two_are_rows_that_come_twice():
 
 
 def test_estimators_without_noise_of_minibatches_or_of_their_own():
-    """With all rows alpha_t is 0; MCLMC injects no noise, and topics' gradients are estimates.
+    """With all rows alpha_t is 0; MCLMC injects no noise.
 
     Parts of streams are short, and would take much of their time to measure it.
     """
@@ -207,8 +207,24 @@ def test_estimators_without_noise_of_minibatches_or_of_their_own():
     assert net.fit(X, Y).sampling_threshold_ is None
     with pytest.raises(ValueError, match="the noise of its gradients is not known"):
         NoisePhaseDisplay.from_estimator(net)
-    lda = LatentDirichletAllocation(2, max_steps=50, n_draws=5, random_state=0)
-    assert lda.fit(np.ones((9, 4))).sampling_threshold_ is None
+
+
+@pytest.mark.statistical
+def test_the_trace_of_topics_is_that_of_their_documents():
+    """One topic has all words, so a document's score is x - |x| phi, without Gibbs sampling.
+
+    20%: the variance of the worst of 30 words comes from 16 pairs of documents or more.
+    """
+    rng, n = np.random.default_rng(0), 20
+    docs = rng.poisson(rng.gamma(2.0, 5.0, (2000, 1)) * rng.dirichlet(np.full(30, 0.5)))
+    lda = LatentDirichletAllocation(
+        1, parametrization="expanded_natural", sampler="sgld", step_size=0.01, batch_size=n,
+        burn_in=500, n_draws=5, thinning=1, n_chains=2, random_state=0,
+    ).fit(docs)  # fmt: skip
+    scores = docs - docs.sum(1, keepdims=True) * lda.components_
+    variance = scores.var(0).max() / n * (1.0 - n / len(docs))
+    found = lda.sampling_threshold_["gradient_noise"][-1, 1]
+    assert found == pytest.approx(0.01**2 * variance, rel=0.2)
 
 
 def test_phases_of_a_fitted_network():

@@ -4,7 +4,7 @@ python examples/benchmarks/rates.py
 """
 
 import warnings
-from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,12 +18,16 @@ from _common import (
 )
 
 from skbayes_sgmcmc import SamplingError, SamplingWarning, sample
-from skbayes_sgmcmc.samplers import MSGNHT, SGHMC, SGLD
+from skbayes_sgmcmc._data.minibatch import Data
+from skbayes_sgmcmc.models._protocol import Model
+from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC, SGLD
 from skbayes_sgmcmc.schedules import Polynomial
 
 STEPS, CHAINS, THINNING = (500, 1500, 5000, 15_000, 50_000), 1000, 5
+#: of the draws that are kept, for averages of thinned draws; where chains start for the bias
+THINNER, AWAY = 10, 3.0
 #: variances of the noise of gradients: none, and one as that of minibatches
-NOISES = (0.0, 1.0)
+NOISES, ROWS = (0.0, 1.0), 10_000
 #: E[theta^2] under exp(-U), U = theta^2 / 2 + cos(2 theta) / 2
 GRID = np.linspace(-9.0, 9.0, 20_001)
 DENSITY = np.exp(-0.5 * GRID**2 - 0.5 * np.cos(2.0 * GRID))
@@ -31,6 +35,8 @@ EXACT = float((GRID**2 * DENSITY).sum() / DENSITY.sum())
 #: name -> sampler, integrator, order K, a step that is near the best at the fewest steps
 METHODS = {
     "SGLD": (SGLD(), "euler", 1, 0.14),
+    "pSGLD with Γ": (PSGLD(adapt="always", divergence=True), "euler", 1, 0.14),
+    "pSGLD without Γ": (PSGLD(adapt="always"), "euler", 1, 0.14),
     "SGHMC, Euler": (SGHMC(diffusion=2.0), "euler", 1, 0.14),
     "mSGNHT, Euler": (MSGNHT(diffusion=2.0, mass=1.0), "euler", 1, 0.14),
     "SGHMC, splitting": (SGHMC(diffusion=2.0), "splitting", 2, 0.4),
@@ -39,16 +45,22 @@ METHODS = {
 #: ratio of neighbours in the grid of steps
 RATIO = 1.35
 BODY = """
-The target is exp(−θ²/2 − cos(2θ)/2), one parameter, N = 1, T = 1. An average of θ² over L steps has
-a bias, of order hᴷ in the time step h, and a variance of order 1/(L h). The papers bound the mean
-squared error with the best h by a multiple of L^(−2K/(2K+1)): −2/3 for Euler's schemes, with K = 1
-(pSGLD's theorem 1 has the rate of SGLD, and was not measured), and −4/5 for the splittings, with K
-= 2 (Li et al. 2016b, lemma 3 and remarks). They say so for gradients with noise, too.
+The target is exp(−θ²/2 − cos(2θ)/2), one parameter, N = 1, T = 1. Noise is that of minibatches of
+one of {rows:,} rows, whose gradients differ by normals of variance 1. An average of θ² over L steps
+has a bias, of order hᴷ in the time step h, and a variance of order 1/(L h). The papers bound the
+mean squared error with the best h by a multiple of L^(−2K/(2K+1)): −2/3 for Euler's schemes, with K
+= 1 (theorem 1 of Li et al. 2016a has this rate for pSGLD), and −4/5 for the splittings, with K = 2
+(Li et al. 2016b, lemma 3 and remarks). They say so for gradients with noise, too. The bias is
+bounded by a multiple of L^(−K/(K+1)), if h falls like L^(−1/(K+1)).
 
-Each of {chains:,} chains starts at a draw of the target. For each L of {lengths}, the grid of
-steps, by factors of {ratio}, grows until the best lies inside. "Slope": of log MSE over log L at
-the best steps, by least squares. "Step": the slope of the best h, −1/(2K+1) in theory. Standard
-errors are those of 200 bootstrap samples of the chains.
+Mean squared error: each of {chains:,} chains starts at a draw of the target. For each L of
+{lengths}, the grid of steps, by factors of {ratio}, grows until the best lies inside. "Slope": of
+log MSE over log L at the best steps, by least squares. "Step": the slope of the best h, −1/(2K+1)
+in theory. "Thinned": the slope if only every {thinned}th step counts, instead of every
+{thinning}th, at the same h (corollary 3 of Li et al. 2016a: the same rate). Standard errors are
+those of 200 bootstrap samples of the chains, each with its own best steps.
+
+Bias: chains start at θ = {away:g}, and h falls as above from the best for {first} steps.
 
 {tables}
 
@@ -75,9 +87,27 @@ that the slope between is even less than that of Euler's schemes. The thermostat
 away, and mSGNHT's splitting keeps its rate."""
 
 
-def gradient(noise, theta, rng):
-    exact = theta - torch.sin(2.0 * theta)
-    return exact + noise**0.5 * torch.randn_like(theta) if noise else exact
+class Rows(Model):
+    """The target as a likelihood of rows, whose mean is exp(-U)."""
+
+    shapes: ClassVar[dict[str, tuple[int, ...]]] = {"theta": (1,)}
+
+    def log_prior(self, theta):
+        return theta.new_zeros(len(theta))
+
+    def log_lik(self, theta, batch):
+        return -(0.5 * theta**2 + 0.5 * torch.cos(2.0 * theta) + batch.fields["x"] * theta)
+
+    def likelihood_gradient(self, theta, batch, state, rng, *, out, scale):
+        out.add_(theta - torch.sin(2.0 * theta) + batch.fields["x"].view(-1, 1), alpha=scale)
+        return {}
+
+
+def data(noise):
+    """Rows whose gradients have this variance, in minibatches of one."""
+    x = np.random.default_rng(0).standard_normal(ROWS if noise else 1)
+    x = (x - x.mean()) / max(x.std(), 1e-9) * noise**0.5
+    return Data({"x": torch.from_numpy(x)}, len(x), total=1.0)
 
 
 def starts(n, seed):
@@ -85,35 +115,37 @@ def starts(n, seed):
     return np.random.default_rng(seed).choice(GRID, size=(n, 1), p=p)
 
 
-def errors(name, n_steps, h, n_chains, noise, schedule=None):
-    """Error of the average of theta^2 over the steps of each chain."""
+def errors(name, n_steps, h, init, noise, schedule=None):
+    """Errors of the averages of theta^2 of each chain, over all draws and over every tenth."""
     sampler, integrator, *_ = METHODS[name]
-    torch.manual_seed(0)
+    overdamped = isinstance(sampler, SGLD | PSGLD)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         found = sample(
-            lambda theta: 0.0, 1, gradient_of_potential=partial(gradient, noise), sampler=sampler,
-            integrator=integrator, step_size=schedule or (h if name == "SGLD" else h**2),
-            n_chains=n_chains, n_draws=n_steps // THINNING, burn_in=0, thinning=THINNING,
-            init=starts(n_chains, 1), random_state=0,
+            Rows(), data=data(noise), batch_size=1, sampler=sampler, integrator=integrator,
+            step_size=schedule or (h if overdamped else h**2), n_chains=len(init), init=init,
+            n_draws=n_steps // THINNING, burn_in=0, thinning=THINNING, random_state=0,
         )  # fmt: skip
-    weights = found.weights
     squares = found["theta"][..., 0] ** 2
-    average = squares.mean(1) if weights is None else squares @ (weights / weights.sum())
-    return average - EXACT
+    if len(squares) < len(init):  # the step is too large for some chains
+        return np.full((2, len(init)), np.inf)
+    if found.weights is not None:
+        return (squares @ (found.weights / found.weights.sum()) - EXACT)[None]
+    return np.stack([squares.mean(1), squares[:, THINNER - 1 :: THINNER].mean(1)]) - EXACT
 
 
 def best(name, n_steps, n_chains, noise, start):
-    """Errors at the best step of a grid that grows until it lies inside."""
-    k, known = 0, {}
+    """Errors (2, chains) by step, of a grid that grows until the best step lies inside."""
+    k, known, init = 0, {}, starts(n_chains, 1)
 
     def mse(i):
-        if i not in known:
+        h = start * RATIO**i
+        if h not in known:
             try:
-                known[i] = errors(name, n_steps, start * RATIO**i, n_chains, noise)
-            except SamplingError:  # the step is too large
-                known[i] = np.zeros(0)
-        return np.mean(known[i] ** 2) if len(known[i]) == n_chains else np.inf
+                known[h] = errors(name, n_steps, h, init, noise)
+            except SamplingError:  # or for all
+                known[h] = np.full((2, n_chains), np.inf)
+        return np.mean(known[h][0] ** 2)
 
     while True:
         if mse(k - 1) < mse(k):
@@ -121,86 +153,115 @@ def best(name, n_steps, n_chains, noise, start):
         elif mse(k + 1) < mse(k):
             k += 1
         else:
-            scores = {start * RATIO**i: [mse(i)] for i in known}
+            scores = {h: [np.mean(found[0] ** 2)] for h, found in known.items()}
             check_best_steps("rates", {f"{name}, {n_steps} steps": scores})
-            return start * RATIO**k, known[k]
+            return known
 
 
 def slope(x, y):
     return np.polyfit(np.log(x), np.log(y), 1)[0]
 
 
-def with_error(by_length):
-    """Slope of the MSE, and its standard error by the bootstrap over chains."""
-    lengths, rng = list(by_length), np.random.default_rng(0)
-    found = slope(lengths, [np.mean(by_length[n] ** 2) for n in lengths])
-    again = []
-    for _ in range(200):
-        some = [by_length[n][rng.integers(len(by_length[n]), size=len(by_length[n]))]
-                for n in lengths]  # fmt: skip
-        again.append(slope(lengths, [np.mean(each**2) for each in some]))
-    return found, float(np.std(again))
+def at_best(known, chains):
+    """The best step for these chains, and the mean squared errors there."""
+    mse = {h: np.mean(found[:, chains] ** 2, axis=1) for h, found in known.items()}
+    h = min(mse, key=lambda one: mse[one][0])
+    return h, *mse[h]
 
 
-def table_of(lengths, n_chains, noise):
-    """The table of a noise of gradients; MSEs of each method; methods that are off, with slopes."""
-    rows, curves, off = [], {}, []
+def with_errors(find, n_chains):
+    """``find(chains)`` for all chains, and the sds over 200 bootstrap samples of them, as words."""
+    rng = np.random.default_rng(0)
+    found = find(np.arange(n_chains))
+    again = [find(rng.integers(n_chains, size=n_chains)) for _ in range(200)]
+    return [(a, float(b)) for a, b in zip(found, np.std(again, axis=0), strict=True)]
+
+
+def words(pair):
+    return f"{pair[0]:.2f} ± {pair[1]:.2f}"
+
+
+def slopes_of_mse(known):
+    """Slopes of the error (all L, the last three), of the best step, and of the thinned error."""
+    lengths = np.array(list(known))
+
+    def find(chains):
+        h, mse, thinned = np.array([at_best(known[n], chains) for n in lengths]).T
+        return [slope(lengths, mse), slope(lengths[-3:], mse[-3:]), slope(lengths, h),
+                slope(lengths, thinned)]  # fmt: skip
+
+    n_chains = next(iter(known[lengths[0]].values())).shape[1]
+    return with_errors(find, n_chains)
+
+
+def bias_of(name, lengths, h, noise, n_chains):
+    """Bias (2 numbers, the second its standard error) at each L, and the slope with its error."""
+    order, init = METHODS[name][2], np.full((n_chains, 1), AWAY)
+    falls = (h * (n / lengths[0]) ** (-1.0 / (order + 1)) for n in lengths)
+    found = [errors(name, n, step, init, noise)[0] for n, step in zip(lengths, falls, strict=True)]
+    (fitted,) = with_errors(
+        lambda chains: [slope(lengths, [abs(each[chains].mean()) for each in found])], n_chains
+    )
+    return [(each.mean(), each.std() / n_chains**0.5) for each in found], fitted
+
+
+def tables_of(lengths, n_chains, noise):
+    """The tables of a noise of gradients; MSEs by method; methods that are off, with slopes."""
+    rows, biases, curves, off = [], [], {}, []
     for name, (_, _, order, start) in METHODS.items():
-        found, steps = {}, {}
+        known = {}
         for n in lengths:
             guess = start * (n / lengths[0]) ** (-1.0 / (2 * order + 1))
-            steps[n], found[n] = best(name, n, n_chains, noise, guess)
-            print(noise, name, n, f"{steps[n]:.3f} {np.mean(found[n] ** 2):.2e}", flush=True)
-        fitted, error = with_error(found)
+            known[n] = best(name, n, n_chains, noise, guess)
+        chosen = [at_best(known[n], slice(None)) for n in lengths]
+        print(noise, name, [f"{h:.3f} {mse:.2e}" for h, mse, _ in chosen], flush=True)
+        curves[name] = [mse for _, mse, _ in chosen]
+        fitted, late, steps, thinned = slopes_of_mse(known)
         theory = -2.0 * order / (2 * order + 1)
-        curves[name] = [np.mean(found[n] ** 2) for n in lengths]
-        late, its_error = with_error({n: found[n] for n in lengths[-3:]})
-        if late - theory > 3.0 * its_error:
-            off.append(f"{name} ({late:.2f} ± {its_error:.2f}, bound {theory:.2f})")
-        rows.append([name, f"{theory:.2f}", f"{fitted:.2f} ± {error:.2f}",
-                     f"{late:.2f} ± {its_error:.2f}",
-                     f"{slope(lengths, list(steps.values())):.2f}", f"{steps[lengths[-1]]:.3f}",
-                     f"{curves[name][-1]:.1e}"])  # fmt: skip
-    head = [
-        "",
-        "bound",
-        "slope",
-        "slope, last three L",
-        "step",
-        f"h at L = {lengths[-1]:,}",
-        "MSE there",
-    ]
-    return markdown_table(head, rows), curves, off
+        if late[0] - theory > 3.0 * late[1]:
+            off.append(f"{name} ({words(late)}, bound {theory:.2f})")
+        rows.append([name, f"{theory:.2f}", *map(words, (fitted, late, steps, thinned)),
+                     f"{chosen[-1][0]:.3f}", f"{chosen[-1][1]:.1e}"])  # fmt: skip
+        bias, fitted = bias_of(name, lengths, chosen[0][0], noise, 2 * n_chains)
+        biases.append([name, f"{-order / (order + 1.0):.2f}", words(fitted),
+                       *(f"{one:+.4f} ± {error:.4f}" for one, error in bias)])  # fmt: skip
+    head = ["", "bound", "slope", "slope, last three L", "step", "thinned",
+            f"h at L = {lengths[-1]:,}", "MSE there"]  # fmt: skip
+    bias_head = ["", "bound", "slope of the bias", *(f"L = {n:,}" for n in lengths)]
+    text = f"{markdown_table(head, rows)}\n\n{markdown_table(bias_head, biases)}"
+    return text, curves, off
 
 
 def main():
     args = parse_args(__doc__, 1, 1)
     lengths, n_chains = (STEPS[:2], 100) if args.quick else (STEPS, CHAINS)
-    tables, words = [], []
+    tables, said = [], []
     figure, axes = new_figure(len(NOISES), width=4.2, height=3.8)
     for noise, ax in zip(NOISES, axes, strict=True):
-        table, curves, off = table_of(lengths, n_chains, noise)
+        table, curves, off = tables_of(lengths, n_chains, noise)
         what = f"gradients with noise of variance {noise:g}" if noise else "exact gradients"
         tables.append(f"## {what.capitalize()}\n\n{table}")
         far = f"slower than the bound by more than three standard errors: {', '.join(off)}"
         far = far if off else "no method is slower than its bound"
-        words.append(f"{what.capitalize()}: {far}.")
+        said.append(f"{what.capitalize()}: {far}.")
         for name, curve in curves.items():
             dashed = "--" if METHODS[name][2] == 1 else "-"
             ax.loglog(lengths, curve, "o" + dashed, label=name, markersize=4)
         ax.set(xlabel="steps L", ylabel="mean squared error of θ²", title=what)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right", fontsize=8)
     schedule = Polynomial(a=0.5, b=5.0, gamma=1 / 3)
-    fitted, error = with_error(
-        {n: errors("SGLD", n, 0.0, n_chains, NOISES[-1], schedule) for n in lengths}
+    found = [errors("SGLD", n, 0.0, starts(n_chains, 1), NOISES[-1], schedule)[0] for n in lengths]
+    (fitted,) = with_errors(
+        lambda chains: [slope(lengths, [np.mean(each[chains] ** 2) for each in found])], n_chains
     )
     others = (
         "SGLD with noise, steps that fall like k^(-1/3), and draws weighted by them, needs no "
-        f"L beforehand (-2/3 in theory): {fitted:.2f} ± {error:.2f}."
+        f"L beforehand (-2/3 in theory): {words(fitted)}."
     )
     body = BODY.format(
-        chains=n_chains, ratio=RATIO, tables="\n\n".join(tables), others=others,
-        lengths=", ".join(f"{n:,}" for n in lengths), verdict=" ".join(words) + VERDICT,
+        chains=n_chains, ratio=RATIO, tables="\n\n".join(tables), others=others, rows=ROWS,
+        lengths=", ".join(f"{n:,}" for n in lengths), verdict=" ".join(said) + VERDICT,
+        thinning=THINNING, thinned=THINNING * THINNER, away=AWAY, first=lengths[0],
     )  # fmt: skip
     drawn = save_figure(args, figure, "rates", "Mean squared error by the number of steps.")
     write_results(args, "rates", "Rates of convergence", body.strip(), [drawn])

@@ -36,16 +36,16 @@ def check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
             f"{refused} with {kind}, because this model has no density given its latent variables: "
             "give another sampler."
         )
-    if sampler.compares_gradients() and type(model).log_lik is Model.log_lik:
+    if sampler.compares_gradients() and model.estimates:
         raise not_allowed(
             f"sampler={sampler!r} is not allowed with {kind}: it compares two gradients of the "
             "same rows, and those of this model are random estimates; give "
             f"sampler={type(sampler)()!r}."
         )
-    if sampler.compares_rows() and not model.sums_rows:
+    if sampler.compares_rows() and (model.estimates or not model.sums_rows):
         raise not_allowed(
             f"sampler={sampler!r} is not allowed with {kind}: it compares the gradients of single "
-            "rows, and those of this model are no sums of these; give gradient_variance='estimate'."
+            "rows, which are not known of this model; give gradient_variance='estimate'."
         )
     if model.n_parameters < sampler.least_parameters:
         raise not_allowed(
@@ -69,9 +69,8 @@ def check_pair(sampler: Sampler, model: Model, temperature: float) -> None:
 
 def has_density(model: Model) -> bool:
     """Whether the model has a density, given its latent variables, not only gradients."""
-    kind = type(model)
-    latent = model.after_step is not None and kind.prior_potential is Model.prior_potential
-    return kind.log_lik is not Model.log_lik and not latent
+    kept = type(model).prior_potential is Model.prior_potential
+    return not model.estimates and not (model.after_step is not None and kept)
 
 
 def check_request(request: Request, model: Model) -> None:

@@ -37,9 +37,11 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
     if minibatches.data.lazy:  # each row is fetched on its own, and may take long
         count = LEAST
     pairs = minibatches.smaller(pair)
-    rng = ChainRandom([np.random.SeedSequence(0)], str(theta.device))
+    seed, device = np.random.SeedSequence(0), str(theta.device)
+    rng = ChainRandom([seed], device)
     states = {name: tensor.repeat_interleave(count, 0) for name, tensor in state.items()}
-    evaluator = Evaluator(target, pairs, rng, states, split=False)
+    streams = ChainRandom(seed.spawn(count), device) if target.model.estimates else rng
+    evaluator = Evaluator(target, pairs, streams, states, split=False)
     # the steps of one chain become the chains of one step
     index = pairs.indices(count, rng).swapaxes(0, 1)
     evaluator.batch = next(pairs.chunk(index, 1, rng))
@@ -77,6 +79,7 @@ def threshold_trace(
     """The noise of up to 50 steps, measured at the last positions of up to five chains.
 
     None if the sampler injects no noise like that of SGLD, or if gradients are no sums over rows.
+    Estimates of gradients, as those of topic models, have the noise of the estimate, too.
     """
     target, sampler, like = recipe.target, recipe.sampler, recipe.target.like
     if not (sampler.injects and target.model.sums_rows):

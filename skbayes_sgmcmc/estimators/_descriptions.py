@@ -113,8 +113,8 @@ sampling_threshold_ : dict or None
     gradient noise to the injected noise in the worst direction; chains sample the posterior
     where it is far below 1. "gradient_noise" (smallest and largest coordinate) and
     "injected_noise": variances, for
-    :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, of topic
-    models, with batch norms, and if the sampler injects no noise of this kind.
+    :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`. None after ``partial_fit``, with
+    batch norms, and if the sampler injects no noise of this kind.
 device_ : str
     Device of the last call: as given, or what "auto" has chosen.
 n_features_in_ : int

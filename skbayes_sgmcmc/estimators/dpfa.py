@@ -98,7 +98,7 @@ class DeepPoissonFactorAnalysis(TopicModel):
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents", "belief_network"); ()
         if none.
-    {not_compiled_} {device_}
+    {not_compiled_} {sampling_threshold_} {device_}
     topic_word_prior_ : float
         Value of beta.
     {n_features_in_} {feature_names_in_}

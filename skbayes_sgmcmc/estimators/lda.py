@@ -90,7 +90,11 @@ class LatentDirichletAllocation(TopicModel):
         Number of documents in a minibatch; only with "sgmcmc".
     compiled_ : tuple of str
         Names of the accelerators used in the last call, such as ("documents",); () if none.
-    {not_compiled_} {device_}
+    {not_compiled_}
+    sampling_threshold_ : dict or None
+        Noise of minibatches along the run; only with "sgmcmc". See
+        :class:`~skbayes_sgmcmc.inspection.NoisePhaseDisplay`.
+    {device_}
     doc_topic_prior_, topic_word_prior_ : float
         Values of alpha and beta.
     {n_features_in_} {feature_names_in_}

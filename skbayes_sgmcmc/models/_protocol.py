@@ -125,7 +125,7 @@ class Model:
     kernels: Sequence[str] = ()
     #: whether the model calls ``rng.gamma``, which the compiled generator does not have
     needs_gamma: bool = False
-    #: whether gradients are sums of those of single rows, which are then known
+    #: whether gradients are sums of those of single rows
     sums_rows: bool = True
     #: m and j if the first m numbers of theta have a prior with the scale exp(theta_j): coordinates
     #: then move along with it
@@ -214,11 +214,16 @@ class Model:
         It is the log likelihood, or an estimate of it in models with latent variables; NaN if there
         is none.
         """
-        if type(self).log_lik is Model.log_lik:
+        if self.estimates:
             return theta.new_full((len(theta), 1), torch.nan)
         return self.log_lik(theta, batch)
 
     # gradients ------------------------------------------------------------------------------------
+
+    @property
+    def estimates(self) -> bool:
+        """Whether gradients are random estimates, because the likelihood is not known."""
+        return type(self).log_lik is Model.log_lik
 
     def prior_gradient(self, theta: Tensor, state: State, out: Tensor, scale: float) -> None:
         """Write scale * grad(-log prior) to ``out``, given the latent variables in ``state``."""

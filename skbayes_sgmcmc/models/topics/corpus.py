@@ -44,7 +44,6 @@ class CorpusModel(Model):
     single_precision = True
     kernels: Sequence[str] = ("documents",)
     needs_gamma = True
-    sums_rows = False
     n_reported = 50  # the proportions of each take a fixed point
     #: fewest steps of a burn-in with a metric, if its step size is found (docs/topics.md)
     least_burn_in = 750
