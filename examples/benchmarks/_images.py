@@ -181,7 +181,7 @@ def main(experiment: Experiment, description: str | None) -> None:
         args.sizes = args.sizes[:1]
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
-            for method in names if args.methods is None else args.methods:
+            for method in names if args.methods is None else set(names).intersection(args.methods):
                 for seed in args.seeds[:n_seeds]:
                     name, settings = run_name(args, size, method, seed)
                     job = partial(run, experiment, args, size, method, seed, data)
