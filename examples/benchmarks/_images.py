@@ -39,6 +39,8 @@ AS_PUBLISHED = PSGLD(adapt="always", lag=False)
 COLD = "1/N"
 N_MEMBERS = 5
 N_TEST = 10_000
+#: bins of the histograms of weights
+BINS = np.linspace(-1.0, 1.0, 201)
 
 
 CNN_BODY = """ He initialisation, prior N(0, 1) on all weights and biases, minibatches of {batch},
@@ -179,7 +181,7 @@ def main(experiment: Experiment, description: str | None) -> None:
         args.sizes = args.sizes[:1]
     for sizes, names, n_seeds in experiment.plan:
         for size in (size for size in sizes if label(size) in args.sizes):
-            for method in names if args.methods is None else args.methods:
+            for method in names if args.methods is None else set(names).intersection(args.methods):
                 for seed in args.seeds[:n_seeds]:
                     name, settings = run_name(args, size, method, seed)
                     job = partial(run, experiment, args, size, method, seed, data)
@@ -304,7 +306,16 @@ def predictions(model, X_test, y_test):
     return {
         "scores": {kind: [score(y_test, np.concatenate(parts))] for kind, parts in kinds.items()},
         "curves": (100 * wrong / len(y_test)).round(2).tolist(),
+        "weights": weight_counts(model.posterior_),
     }
+
+
+def weight_counts(posterior):
+    """Numbers of weights of the last draw, without biases, in each bin; the last have no end."""
+    names = [name for name in posterior.draws if "weight" in name]
+    inside = BINS[[0, -1]] * (1.0 - 1e-6)
+    counts = (np.histogram(posterior[name][-1, -1].clip(*inside), BINS)[0] for name in names)
+    return sum(counts).tolist()
 
 
 def cnn_module(image_shape, channels):
@@ -427,6 +438,7 @@ def write(experiment, args, data):
         if any("curves" in run for of_method in runs.values() for run in of_method):
             name = f"{experiment.name}_{label(size)}" if figures else experiment.name
             figures.append(draw_figure(experiment, args, len(X), size, name))
+        figures += draw_weights(experiment, args, size)
     block = epochs_of_block(args, experiment.blocks)
     body = experiment.body.format(
         batch=BATCH, epochs=args.epochs, rows=f"{len(X):,}", burn_in=burn_in, thinning=thinning,
@@ -486,3 +498,22 @@ def draw_figure(experiment, args, n_rows, size, name):
     axes[0].legend(frameon=False, fontsize=7)
     caption = f"Test error of the running average and of single draws, {label(size)}, seed 0."
     return save_figure(args, figure, name, caption)
+
+
+def draw_weights(experiment, args, size):
+    """The figure of the weights of the last draws, if runs hold them, in a list."""
+    drawn = {}
+    for key, method in experiment.methods.items():
+        held = [run["weights"] for run in load_runs(args, size, key) if "weights" in run]
+        if held and method.line is not None:
+            drawn[method] = np.mean(held, axis=0)
+    if args.quick or not drawn:
+        return []
+    figure, ax = new_figure(1, width=5.6, height=3.8)
+    for method, counts in drawn.items():
+        density = counts / counts.sum() / np.diff(BINS)
+        ax.stairs(density, BINS, color=method.line[0], ls=method.line[1], label=method.title)
+    ax.set(xlabel="weight", ylabel="density", yscale="log")
+    ax.legend(frameon=False, fontsize=7)
+    caption = f"Weights of the last network, {label(size)}; those beyond ±1 are in the last bins."
+    return [save_figure(args, figure, f"{experiment.name}_{label(size)}_weights", caption)]

@@ -47,7 +47,9 @@ LOGISTIC = {"columns": [(0.01, 1.0), (0.001, 1.0), (0.01, 2.0), (0.001, 2.0)], "
 #: of which intervals and features are counted, over more seeds than the others
 MAIN, MAIN_SEEDS, COVERAGE = (0.1, 1.0), 40, 0.9
 #: what is also run with this many times the steps, which is the length of the paper's runs
-LONG, LONG_METHODS, LONG_SEEDS = 5, ("SGLD-SA", "SGLD-SA, from ridge"), 3
+LONG, LONG_METHODS, LONG_SEEDS = 5, ("SGLD-SA", "SGLD-EM", "SGLD", "SGLD-SA, from ridge"), 3
+#: the settings (v_0, sigma) of the figures
+DRAWN = (0.1, 1.0)
 PUBLISHED = {
     "linear": {
         "SGLD-SA": ("1.89 / 5.56", "1.72 / 5.64", "1.48 / 3.51", "1.54 / 4.42"),
@@ -380,11 +382,10 @@ def draw_figure(args, kind):
     """Draws of the first three coefficients, and the oracle's ridge posterior."""
     X, y, _, _, coef = make_data(kind, 0)
     mean, sd = oracle(kind, X, y)
-    column = MAIN if kind == "linear" else LOGISTIC["columns"][0]
     figure, axes = new_figure(3, width=3.2, height=2.8)
     for j, ax in enumerate(axes):
         for row, method in enumerate(METHODS):
-            runs = load(args, [name_of(kind, method, column, args.steps, 0)])
+            runs = load(args, [name_of(kind, method, DRAWN, args.steps, 0)])
             if runs:
                 low, high = np.array(runs[0]["intervals"])[:, j]
                 ax.plot([low, high], [row, row], color=f"C{row}", lw=3)
@@ -396,7 +397,7 @@ def draw_figure(args, kind):
         ax.set_yticklabels([*METHODS, "oracle ridge"] if j == 0 else [])
     number, knows = (1, " and the noise") if kind == "linear" else (2, "")
     caption = (
-        f"D{number}, v_0 = {column[0]:g}, sigma = {column[1]:g}, seed 0: posterior means and 90% "
+        f"D{number}, v_0 = {DRAWN[0]:g}, sigma = {DRAWN[1]:g}, seed 0: posterior means and 90% "
         f"intervals; the oracle knows the three features{knows}; dotted: the truth."
     )
     return save_figure(args, figure, "d1_d2_wide" if number == 1 else "d2_wide", caption)
@@ -430,6 +431,8 @@ def main():
                         sample(args, kind, name, column, args.steps, seed)
                     if kind == "linear" and name in LONG_METHODS and seed < args.long_seeds:
                         sample(args, kind, name, column, LONG * args.steps, seed)
+        for name in METHODS:  # on the linear data it is a column of the table, too
+            sample(args, kind, name, DRAWN, args.steps, 0)
     texts = {"linear": linear_text, "logistic": logistic_text}
     parts = [texts[kind](args) for kind in args.parts]
     remarks = "" if args.quick else REMARKS

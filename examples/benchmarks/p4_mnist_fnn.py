@@ -102,9 +102,10 @@ EXPERIMENT = Experiment(
     methods=METHODS,
     plan=[
         (SIZES[:1], list(METHODS), 3),
-        (SIZES[1:], ["psgld", "distilled", "sgld", "rmsprop", "sgd"], 1),
-        (SIZES[1:2], ["psgld100"], 1),
-        (SIZES[2:], ["psgld100"], 3),
+        (SIZES[1:2], ["psgld", "psgld100", "distilled", "sgld", "rmsprop", "sgd"], 1),
+        (SIZES[2:], ["psgld", "sgd"], 2),
+        (SIZES[2:], ["psgld100"], 4),
+        (SIZES[2:], ["distilled", "sgld", "rmsprop"], 1),
     ],
     published={
         (method, size): figure
