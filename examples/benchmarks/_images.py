@@ -509,7 +509,7 @@ def draw_weights(experiment, args, size):
             drawn[method] = np.mean(held, axis=0)
     if args.quick or not drawn:
         return []
-    figure, ax = new_figure(1, width=5.6, height=3.8)
+    figure, (ax,) = new_figure(1, width=5.6, height=3.8)
     for method, counts in drawn.items():
         density = counts / counts.sum() / np.diff(BINS)
         ax.stairs(density, BINS, color=method.line[0], ls=method.line[1], label=method.title)
