@@ -318,6 +318,10 @@ class LatentGaussian(Gaussian):
         super().__init__(n_outputs, None)
         self.shapes = {}
 
+    @property
+    def natural(self) -> dict[str, Natural]:
+        return {"sigma": ("noise", lambda draws, unit: draws["sigma"][..., None] * unit)}
+
     def noise_sd(self, design: Any, y: Array, weight: Array) -> float:
         return math.sqrt(ridge_noise(design, y, weight))
 
