@@ -16,7 +16,7 @@ import numpy as np
 
 from ._arrays import Array
 from ._draws.mixing import bulk_ess, by_parts, mean_error, rank_r_hat, sorted_figures, sorts_once
-from ._draws.posterior_samples import PosteriorSamples, names_of
+from ._draws.posterior_samples import PosteriorSamples, unique_names
 from ._exceptions import not_allowed
 from ._validation import central, check_choice, check_real
 
@@ -451,7 +451,8 @@ def summary(
         Draws.
     labels : mapping of str to sequence of str, or None, default=None
         For each name of the draws, the names of its flattened coordinates. Coordinates without
-        given names are called ``name[index]``.
+        given names are called ``name[index]``. A name that other draws have, too, such as that
+        of the coefficient of a column "noise", becomes ``coef[noise]``.
     coverage : float, default=0.9
         Probability of the central interval.
 
@@ -472,14 +473,13 @@ def summary(
     ['theta[0]', 'theta[1]']
     """
     tails = central(coverage)
-    names: list[str] = []
     columns: dict[str, list[Array]] = {}
-    for key, shape in posterior.shapes.items():
-        names += list((labels or {}).get(key) or names_of(key, shape))
+    for key in posterior.shapes:
         figures = {"mean": posterior.mean(key), "sd": posterior.std(key)}
         figures |= _others(posterior, key, tails)
         for column, values in figures.items():
             columns.setdefault(column, []).append(np.ravel(values))
+    names = unique_names(posterior.shapes, labels or {})
     return Summary(name=names, **{k: np.concatenate(v) for k, v in columns.items()})
 
 

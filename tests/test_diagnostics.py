@@ -217,6 +217,13 @@ def test_figures_of_weighted_draws_are_those_of_weighted_means(thinning):
     assert np.median(table["r_hat"]) < 1.01
 
 
+def test_names_of_a_summary_are_unique():
+    """A column may be called like another parameter."""
+    draws = {name: np.zeros((2, 4, *shape)) for name, shape in (("coef", (2,)), ("noise", ()))}
+    table = summary(PosteriorSamples(draws), labels={"coef": ["noise", "x"]})
+    assert table["name"] == ["coef[noise]", "x", "noise"]
+
+
 def test_summary_refuses_an_impossible_coverage():
     posterior = PosteriorSamples({"x": np.zeros((2, 10, 1))})
     with pytest.raises(ValueError, match=r"coverage=1\.5 is not allowed"):

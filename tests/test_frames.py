@@ -83,6 +83,30 @@ def test_every_estimator_takes_such_tables(name):
     assert np.array_equal(estimator.predict(X.assign(city="Paris")).shape, found.shape)
 
 
+@cases("name", FITS)
+def test_summaries_name_every_column(name):
+    """Coefficients by the column's name, and weights of hidden units, too."""
+    estimator, y = FITS[name]
+    found = list(clone(estimator).fit(frame(), y).summary()["name"])
+    assert len(set(found)) == len(found)
+    own = {"mlp": "weight_1[{}: 0]", "three classes": "1: {}"}.get(name.split(" reg")[0], "{}")
+    assert [each for each in found if each in {*map(own.format, ENCODED)}] == [
+        own.format(column) for column in ENCODED
+    ]
+
+
+def test_summaries_of_sparse_linear_models_are_in_the_units_of_the_table():
+    reg, y = FITS["sparse regressor"][0], 100.0 * REAL
+    reg = clone(reg).fit(frame(), y)
+    table = reg.summary()
+    named = dict(zip(table["name"], table["mean"], strict=True))
+    assert list(named)[11:13] == ["intercept", "noise"]
+    assert np.allclose([named[name] for name in ENCODED], reg.coef_)
+    assert named["intercept"] == pytest.approx(reg.intercept_)
+    assert named["noise"] == pytest.approx(reg.sigma_ * y.std())
+    assert "rho_weight_1[city=Oslo]" in named
+
+
 @cases("library", ["pyarrow", "polars", "nullable", "arrow types", "objects", "enum"])
 def test_the_library_does_not_matter(library):
     """The same values are the same rows, whatever holds them; draws are equal to the bit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -174,6 +175,33 @@ def test_names_that_occur_twice():
         with pytest.raises(ValueError, match="X with 2 columns 'age' is not allowed: give each"):
             regressor.fit(X, REAL)
     BayesianGLMRegressor(**TINY).fit(X.set_axis(["age", "city", "years"], axis=1), REAL)
+
+
+@cases(
+    "pair, name",
+    [
+        ({"city": CITIES, "city=Oslo": AGE}, "city=Oslo"),
+        ({"age": np.where(GAPS["age"], np.nan, AGE), "age missing": ROOMS}, "age missing"),
+        ({"a": np.char.add("b=", KIND), "a=b": KIND}, "a=b=a"),
+    ],
+)
+def test_names_that_encoded_columns_would_share(pair, name):
+    X, (first, second) = pd.DataFrame(pair), pair
+    message = f"columns {first!r} and {second!r} is not allowed: once encoded, both have .*{name!r}"
+    with pytest.raises(ValueError, match=message):
+        BayesianGLMRegressor(**TINY).fit(X, REAL)
+    names = BayesianGLMRegressor(**TINY).fit(X.rename(columns={second: "x"}), REAL).summary()
+    assert len(set(names["name"])) == len(names["name"])
+
+
+def test_dates_and_texts_that_look_alike():
+    days = [date(2026, 1, 1), "2026-01-01", "none"]
+    column = pd.Categorical.from_codes(ROOMS % 3, pd.Index(days, dtype=object))
+    X = pd.DataFrame({"day": column})
+    with pytest.raises(ValueError, match="column 'day' holds text .* and other values"):
+        BayesianGLMRegressor(**TINY).fit(X, REAL)
+    reg = BayesianGLMRegressor(**TINY).fit(X.astype(str), REAL)
+    assert reg.summary()["name"][:2] == ["day=2026-01-01", "day=none"]
 
 
 def test_missing_values_elsewhere_are_named():

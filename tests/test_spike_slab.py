@@ -218,6 +218,9 @@ def test_ridge_noise_is_the_noise_and_weights_are_repetitions():
     assert abs(ridge_noise(X, y, np.ones(200)) / 0.09 - 1.0) < 0.31
     repeated = ridge_noise(np.repeat(X, weight, 0), np.repeat(y, weight, 0), np.ones(weight.sum()))
     np.testing.assert_allclose(ridge_noise(X, y, weight.astype(float)), repeated, rtol=1e-9)
+    wide = np.pad(X, ((0, 0), (0, 300)))  # with columns that say nothing
+    for rows in (wide, 1e200 * wide, sp.csr_matrix(wide)):
+        np.testing.assert_allclose(ridge_noise(rows, y, weight.astype(float)), repeated, rtol=1e-9)
 
 
 # estimators ---------------------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from _cases import cases
 
@@ -111,3 +114,14 @@ def test_rows_of_weight_zero_count_as_absent():
     np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
     with pytest.raises(ValueError, match="zero for every row"):
         SparseBayesianRegressor(**settings).fit(X, y, sample_weight=np.zeros(40))
+
+
+def test_sparse_rows_stay_sparse():
+    """400 rows of 30,000 columns would take 96 MB, and two draws of two blocks take a megabyte."""
+    X = sp.random(400, 30_000, 0.001, format="csr", random_state=0)
+    reg = SparseBayesianRegressor(n_chains=1, n_draws=2, burn_in=2, thinning=1, random_state=0)
+    tracemalloc.start()
+    reg.fit(X, np.arange(400.0) % 7)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from itertools import chain
 from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
@@ -24,6 +26,19 @@ def names_of(block: str, shape: tuple[int, ...]) -> list[str]:
     """Names of the coordinates of a block of draws: "weight[0, 1]", or "scale" of a number."""
     places = (", ".join(map(str, index)) for index in np.ndindex(shape))
     return [f"{block}[{place}]" if place else block for place in places]
+
+
+def unique_names(
+    shapes: Mapping[str, tuple[int, ...]], labels: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Given names of coordinates, or others; "block[name]" of what several blocks have."""
+    names = {block: labels.get(block) or names_of(block, shapes[block]) for block in shapes}
+    counts = Counter(chain.from_iterable(names.values()))
+    return [
+        f"{block}[{name}]" if counts[name] > 1 and name != block else name
+        for block, own in names.items()
+        for name in own
+    ]
 
 
 class PosteriorSamples:

@@ -434,10 +434,6 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         """The draws in the units in which summaries show them."""
         return self.posterior_
 
-    def _with_coef(self) -> PosteriorSamples:
-        """The draws, with those of the coefficients as "coef" if the model is linear."""
-        return self.posterior_
-
     def _ratio_title(self) -> str:
         """What the exponentials of coefficients are."""
         return "ratio"

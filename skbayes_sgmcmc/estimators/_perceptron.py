@@ -65,9 +65,14 @@ class Perceptron(PerceptronParameters, NetworkEstimator):
         return PosteriorSamples(draws, posterior.weights)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
-        if not hasattr(self, "relevance_"):  # inputs have no scales of their own
-            return {}
-        return {"scale_weight_1": {"feature": self._columns.parts()[1]}}
+        units = [*range(self.posterior_.shapes["weight_1"][1])]
+        axes: dict[str, dict[str, list[Any]]] = {
+            "weight_1": {"feature": self._columns.feature_labels, "unit": units}
+        }
+        if hasattr(self, "relevance_"):  # inputs have scales of their own
+            of = "feature" if self._encoding.plain else "column"
+            axes["scale_weight_1"] = {of: self._columns.parts()[1]}
+        return axes
 
     def _sizes(self, n_outputs: int) -> tuple[int, ...]:
         part, names = self._columns.parts()

@@ -113,31 +113,40 @@ class SparsePerceptron(SelectorMixin, SparseParameters, Perceptron):
         raise NotImplementedError
 
     def _set_coefficients(self) -> None:
-        """Set ``coef_`` and ``intercept_`` of a linear model, in the units of X and y."""
+        """Set ``coef_`` and ``intercept_`` of a linear model."""
         posterior = self.posterior_
+        found: Any = self._coefficients(posterior.mean("weight_1"), posterior.mean("bias_1"))
+        self.coef_, self.intercept_ = found
+
+    def _coefficients(self, weight: Array, bias: Array) -> tuple[Array, Array]:
+        """Coefficients (..., outputs, features) and intercepts, in the units of X and y."""
         y_scale, y_center = self._target_units()
-        coef = self._in_units_of_data(posterior.mean("weight_1"))
-        moved = np.broadcast_to(self._x_center, (len(coef),)) @ coef
-        self.coef_ = coef.T
-        self.intercept_ = posterior.mean("bias_1") * y_scale + y_center - moved
+        coef = np.asarray(weight / np.reshape(self._x_scale, (-1, 1)) * y_scale)
+        moved = np.broadcast_to(self._x_center, coef.shape[-2:-1]) @ coef
+        return coef.swapaxes(-1, -2), bias * y_scale + y_center - moved
 
-    def _in_units_of_data(self, weight: Array) -> Array:
-        """Coefficients (..., features, outputs) from weights of standardised features."""
-        return np.asarray(weight / np.reshape(self._x_scale, (-1, 1)) * self._target_units()[0])
-
-    def _with_coef(self) -> PosteriorSamples:
-        posterior = super()._with_coef()
+    def _in_units(self) -> PosteriorSamples:
+        posterior = super()._in_units()
         if not self._is_linear():
             return posterior
-        coef = self._in_units_of_data(posterior["weight_1"]).swapaxes(2, 3)
-        return PosteriorSamples({**posterior.draws, "coef": coef}, posterior.weights)
+        draws = dict(posterior.draws)
+        coef, intercept = self._coefficients(draws.pop("weight_1"), draws.pop("bias_1"))
+        return PosteriorSamples({"coef": coef, "intercept": intercept, **draws}, posterior.weights)
+
+    def _axes(self) -> dict[str, dict[str, list[Any]]]:
+        axes = super()._axes()
+        return axes | {"rho_weight_1": axes["weight_1"]}
 
     def _labels(self) -> dict[str, list[str]]:
         labels, features = super()._labels(), self._columns.feature_labels
         if self._is_linear():
             one = self.posterior_.shapes["weight_1"][1] == 1
-            outputs = [f"{each.removesuffix(' in ')}: " for each in self._output_labels()]
-            labels["coef"] = [of + name for of in ([""] if one else outputs) for name in features]
+            given = [f"{each.removesuffix(' in ')}: " for each in self._output_labels()]
+            outputs = [""] if one else given
+            labels["coef"] = [of + name for of in outputs for name in features]
+            labels["intercept"] = [of + "intercept" for of in outputs]
+            slabs = [of + name for name in features for of in outputs]
+            labels["rho_weight_1"] = [f"rho_weight_1[{name}]" for name in slabs]
         return labels
 
     def _target_units(self) -> tuple[Any, Any]:

@@ -77,8 +77,8 @@ class CoefficientDisplay(Display):
         estimator : estimator
             Fitted estimator of this package, or a pipeline or search that ends in one.
         parameters : str or list of str, default="coef"
-            Blocks of draws to show, such as "coef" or "effect_school". "coef" are also the
-            coefficients of sparse linear models, in the units of X and y.
+            Blocks of draws to show, such as "coef" or "effect_school", in the units of the
+            summary.
         exponentiate : bool, default=False
             If True, the exponentials are shown: rate ratios or odds ratios.
         coverage : float, default=0.9
@@ -96,7 +96,7 @@ class CoefficientDisplay(Display):
         tails = central(coverage)
         check_choice("exponentiate", exponentiate, (True, False))
         (last,) = last_step(estimator)
-        posterior, labels = last._with_coef(), with_column_names(estimator)._labels()
+        posterior, labels = last._in_units(), with_column_names(estimator)._labels()
         names: list[str] = []
         parts: list[Array] = []
         for block in several("parameters", parameters, posterior.draws):

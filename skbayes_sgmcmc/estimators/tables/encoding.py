@@ -256,7 +256,21 @@ def learned(
     normal = None
     if any(isinstance(each, Numbers) and each.gaps for each in (kinds[j] for j in numbers)):
         normal = NormalNumbers.learned(numbers, np.column_stack([values[j] for j in numbers]))
-    return Encoding(kinds, normal)
+    encoding = Encoding(kinds, normal)
+    _check_names(encoding.names(labels), [labels[j] for j in encoding.origin(len(labels))])
+    return encoding
+
+
+def _check_names(names: Sequence[str], origin: Sequence[str]) -> None:
+    """Raise ``ValueError`` if encoded columns would have the same name."""
+    first: dict[str, str] = {}
+    for name, column in zip(names, origin, strict=True):
+        if name in first:
+            raise not_allowed(
+                f"X with columns {first[name]!r} and {column!r} is not allowed: once encoded, both "
+                f"have a column {name!r}. Rename one of them."
+            )
+        first[name] = column
 
 
 def check_categorical_features(name: str, value: Any) -> None:
@@ -342,7 +356,8 @@ def categories_of(name: str, column: Any) -> Array:
     kept = [value for value in known.values() if value is not None]
     texts = [value for value in kept if isinstance(value, str)]
     numbers = [value for value in kept if isinstance(value, Real)]
-    if declared and len(kept) > len(texts) + len(numbers):  # intervals and dates, by their text
+    others, distinct = len(kept) > len(texts) + len(numbers), {*map(str, kept)}
+    if declared and others and len(distinct) == len(kept):  # intervals and dates, by their text
         known = {value: None if each is None else str(each) for value, each in known.items()}
     elif 0 < len(texts) < len(kept):
         text, other = texts[0], next(value for value in kept if not isinstance(value, str))
@@ -353,7 +368,7 @@ def categories_of(name: str, column: Any) -> Array:
             "pandas.to_numeric(column, errors='coerce'), which makes gaps of the others.",
             "a-column-is-not-numeric",
         )
-    elif len(kept) > len(texts) + len(numbers):
+    elif others:
         refuse_columns({name: column})
     elif numbers:
         where = f" in column {name!r}"

@@ -93,7 +93,7 @@ class Likelihood:
         """The field "y" of the rows."""
         return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
 
-    def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
+    def noise_sd(self, design: Any, y: Array, weight: Array) -> float:
         """Approximate sd of the noise of one row, in units of f, for a linear model."""
         raise NotImplementedError
 
@@ -318,7 +318,11 @@ class LatentGaussian(Gaussian):
         super().__init__(n_outputs, None)
         self.shapes = {}
 
-    def noise_sd(self, design: Array, y: Array, weight: Array) -> float:
+    @property
+    def natural(self) -> dict[str, Natural]:
+        return {"sigma": ("noise", lambda draws, unit: draws["sigma"][..., None] * unit)}
+
+    def noise_sd(self, design: Any, y: Array, weight: Array) -> float:
         return math.sqrt(ridge_noise(design, y, weight))
 
     def compiled(self, y: Array) -> Compiled | None:

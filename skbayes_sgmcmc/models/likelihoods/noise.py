@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..._arrays import Array
 
@@ -37,20 +39,36 @@ def rounding(y: Array, weight: Array | None = None) -> Array:
     return found
 
 
-def ridge_noise(design: Array, y: Array, weight: Array) -> float:
+def ridge_noise(design: Any, y: Array, weight: Array) -> float:
     """Noise variance of y (rows, outputs), estimated by ridge regression.
 
-    The penalty is chosen by generalised cross-validation (Golub, Heath & Wahba 1979). A row of
-    weight two counts as two rows.
+    ``design`` is an array or a CSR matrix. The penalty is chosen by generalised cross-validation
+    (Golub, Heath & Wahba 1979). A row of weight two counts as two rows.
     """
     n, root = float(weight.sum()), np.sqrt(weight)[:, None]
-    u, s, _ = np.linalg.svd(root * design, full_matrices=False)
+    u, squares = _directions(design.multiply(root) if sp.issparse(design) else root * design)
     explained, total = np.square(u.T @ (root * y)), float(np.square(root * y).sum())
     best, variance = np.inf, total / n
-    for penalty in s[0] ** 2 * np.logspace(-6.0, 1.0, 15):
-        kept = s**2 / (s**2 + penalty)
+    for penalty in squares.max() * np.logspace(-6.0, 1.0, 15):
+        kept = squares / (squares + penalty)
         left = total - float(((2.0 * kept - kept**2)[:, None] * explained).sum())
         freedom = n - float(kept.sum())
         if freedom > 0.0 and n * left / freedom**2 < best:
             best, variance = n * left / freedom**2, left / freedom
     return max(variance / y.shape[1], 1e-6 * total / n, float(np.finfo(np.float64).tiny))
+
+
+def _directions(rows: Any) -> tuple[Array, Array]:
+    """Left singular vectors of an array or a sparse matrix, and squared singular values.
+
+    With more columns than rows, products of rows take a tenth of the time of all columns, or less
+    where rows are sparse. What they round is far below the penalties. Rows are scaled before, so
+    that the squares of large numbers do not overflow; the values are then in other units.
+    """
+    if rows.shape[0] < rows.shape[1]:
+        rows = rows / abs(rows).max()
+        products = rows @ rows.T
+        squares, u = np.linalg.eigh(products.toarray() if sp.issparse(products) else products)
+        return u, squares.clip(min=0.0)
+    u, s, _ = np.linalg.svd(rows.toarray() if sp.issparse(rows) else rows, full_matrices=False)
+    return u, s**2

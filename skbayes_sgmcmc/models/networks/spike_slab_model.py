@@ -19,6 +19,7 @@ from ..._limits import LIMITS
 from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
 from ..designs.batches import CSRBatch
+from ..designs.design import SparseDesign
 from ..tuning.auto import AUTO
 from ..tuning.base import AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
@@ -217,16 +218,15 @@ class SparseTuning(ManyModes):
         super().__init__(model, start="random", least_burn_in=least, sampler="psgld")
 
     def automatic(self, data: Data, request: Request) -> AutoValues:
-        values = super().automatic(data, request)
-        if self._has_own_step(request) and not request.more_rows:
-            self._limit_noise(values, data, request.settings.batch_size)
+        values, cell = super().automatic(data, request), request.cell
+        if self.model.network.linear and cell.step is None and cell.rate is not None:
+            sd = self._noise_sd(data)
+            values.step_size = self._own_step(cell.rate, sd, data)
+            if not request.more_rows:
+                self._limit_noise(values, sd, data, request.settings.batch_size)
         return values
 
-    def _has_own_step(self, request: Request) -> bool:
-        cell = request.cell
-        return self.model.network.linear and cell.step is None and cell.rate is not None
-
-    def _limit_noise(self, values: AutoValues, data: Data, given: Any) -> None:
+    def _limit_noise(self, values: AutoValues, sd: float, data: Data, given: Any) -> None:
         """Larger minibatches and smaller steps where rows are many, and a burn-in for these.
 
         A step of pSGLD, with a G of about sd sqrt(n), has the noise 2 eta G / N, and eta^2 from the
@@ -242,7 +242,7 @@ class SparseTuning(ManyModes):
                 np.clip(data.n_rows // 50, min(AUTO.batch_size, data.n_rows), 5000)
             )
         if n < data.n_rows:
-            most = 2.0 * 0.2 * self._noise_sd(data) * math.sqrt(n) / data.total
+            most = 2.0 * 0.2 * sd * math.sqrt(n) / data.total
             assert values.step_size is not None
             step = min(values.step_size, max(most, TRAVEL / 100_000))
             values.step_size = step
@@ -254,20 +254,19 @@ class SparseTuning(ManyModes):
         if not likelihood.latent_noise:
             return likelihood.noise_of_targets(*_targets(data))
         every = -(-data.n_rows // LIMITS.sampled_rows)
-        x = data.fields["x"][::every]
-        x = x if isinstance(x, Tensor) else x.whole().dense()
-        rows = self.model.network.design(x).double().cpu().numpy()
+        x, design = data.fields["x"][::every], self.model.network.design
+        if isinstance(x, SparseDesign):
+            rows = design(x.csr)
+        else:
+            x = x if isinstance(x, Tensor) else x.whole().dense()
+            rows = design(x).double().cpu().numpy()
         return likelihood.noise_sd(rows, *_targets(data, every))
 
-    def step_size(self, request: Request, data: Data) -> float | None:
-        """Eta; larger for linear models, as long as pSGLD's steps remain small in the spike."""
-        rate = request.cell.rate
-        if rate is None or not self._has_own_step(request):
-            return rate
+    def _own_step(self, rate: float, sd: float, data: Data) -> float:
+        """Eta of linear models: larger, as long as pSGLD's steps remain small in the spike."""
         # G is about sd sqrt(n), so a step moves by about sqrt(2 eta sd sqrt(n) / N); the width of
         # the spike is about v_0 sd. Half the square of their ratio is 0.125 (measured on seven
         # datasets)
-        sd = self._noise_sd(data)
         root_n = np.sqrt(min(data.total, AUTO.batch_size))
         spike = 0.125 * self.model.spike_slab.spike_scale**2 * sd * data.total / root_n
         return float(np.clip(spike, rate, 20.0 * rate))
