@@ -25,10 +25,10 @@ open was tried, each with one seed: the prior variance of 100 that it has for pe
 step size that is halved twice as often (0.61%) and smaller weights to begin with, as torch has them
 (0.72%). To keep every 100th iterate, as the paper does, makes no clear difference: earlier runs of
 seed 0, which kept every 200th, had 0.60% with the first step size and 0.54% with the second. Six
-full runs on a GPU, which kept every 200th, had 0.54 to 0.66% with both ([gpu.md](gpu.md)). Other
-pools than maxima of 2 x 2 were not tried. None of this gives 0.45%: it would need ten images fewer,
-three times as many as the seeds of the first step size differ by, or a training that the paper does
-not describe, such as moved images.
+full runs on a GPU, which kept every 200th, had 0.54 to 0.66% with both ([gpu.md](gpu.md)). The
+maxima of 2 x 2 are the paper's. None of this gives 0.45%: it would need ten images fewer, three
+times as many as the seeds of the first step size differ by, or a training that the paper does not
+describe, such as moved images.
 
 The rows of SGLD, RMSprop, SGD and T = 1 are of earlier runs, which kept every 200th iterate.
 RMSprop's average has pSGLD's error and NLL: as for the perceptrons averaging helps, and these
