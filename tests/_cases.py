@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 
 #: fixtures that a case would leave to the next one
-LEFT = {"capfd", "capsys", "recwarn", "replaced", "tmp_path"}
+LEFT = {"capfd", "capsys", "recwarn", "replaced"}
+
+
+def named(value):
+    """As ``repr``; of a function, the line that it is from: those of a list are all lambdas."""
+    code = getattr(value, "__code__", None)
+    return f"{code.co_name} of line {code.co_firstlineno}" if code else repr(value)
 
 
 def cases(names, values):
     """As ``pytest.mark.parametrize``, in one test: for cases of a small fraction of a second.
 
-    Each case has a ``monkeypatch`` of its own; a case that skips itself leaves out itself only.
+    Each case has a ``monkeypatch`` and a ``tmp_path`` of its own; a case that skips itself leaves
+    out itself only.
     """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     given = [(value,) if len(names) == 1 else tuple(value) for value in values]
@@ -31,16 +38,19 @@ def cases(names, values):
         @functools.wraps(test)
         def all_cases(**shared):
             failed, skipped = [], []
-            for value in given:
+            for number, value in enumerate(given):
                 with pytest.MonkeyPatch.context() as patch:
                     np.random.seed(0)  # noqa: NPY002 - as for every test, see conftest.py
                     own = {"monkeypatch": patch} if "monkeypatch" in shared else {}
+                    if "tmp_path" in shared:
+                        own["tmp_path"] = shared["tmp_path"] / str(number)
+                        own["tmp_path"].mkdir()
                     try:
                         test(**shared | own | dict(zip(names, value, strict=True)))
                     except pytest.skip.Exception as reason:
                         skipped.append(reason)
                     except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
-                        error.add_note(f"with {', '.join(names)} = {', '.join(map(repr, value))}")
+                        error.add_note(f"with {', '.join(names)} = {', '.join(map(named, value))}")
                         failed.append(error)
             if failed:
                 raise BaseExceptionGroup(f"{len(failed)} of {len(given)} cases", failed)

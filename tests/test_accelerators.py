@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from joblib import parallel_config
 from sklearn.datasets import load_iris
 
@@ -167,9 +168,7 @@ def test_a_fit_says_why_it_does_not_use_an_accelerator():
     assert fitted(MLP, compiled=False).not_compiled_ == {}
 
 
-@pytest.mark.parametrize(
-    "kind, parameters", [(LOGISTIC, {}), (MLP, {}), (LDA, {}), (LDA, {"algorithm": "gibbs"})]
-)
+@cases("kind, parameters", [(LOGISTIC, {}), (MLP, {}), (LDA, {}), (LDA, {"algorithm": "gibbs"})])
 def test_missing_numba_is_a_reason(monkeypatch, kind, parameters):
     for name in [name for name in sys.modules if "._kernels" in name]:
         monkeypatch.delitem(sys.modules, name)
@@ -179,14 +178,14 @@ def test_missing_numba_is_a_reason(monkeypatch, kind, parameters):
     assert fitted(kind, compiled="auto", **parameters).compiled_ == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     "error",
     [
         "OSError('Could not find/load libllvmlite.so')",
         "ImportError('Numba needs NumPy 2.3 or less')",
     ],
 )
-@pytest.mark.parametrize("parameters", [{}, {"algorithm": "gibbs"}])
+@cases("parameters", [{}, {"algorithm": "gibbs"}])
 def test_a_numba_that_can_not_be_imported_is_a_reason(
     tmp_path, limits, monkeypatch, error, parameters
 ):

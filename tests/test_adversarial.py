@@ -34,6 +34,8 @@ pytestmark = [
 ]
 
 SHORT = {"n_chains": 2, "n_draws": 6, "burn_in": 100, "thinning": 5, "random_state": 0}
+#: bounds the descents to the starts, too
+BRIEF = SHORT | {"max_steps": 130, "calibrate": False}
 #: of perceptrons: differences need more digits than float32 has, and are of averages over draws
 DOUBLE = SHORT | {
     "sampler": "psgld",
@@ -61,8 +63,7 @@ CLASSIFIERS = {
         kernel_size=3,
         hidden_layer_sizes=5,
         dtype="float64",
-        calibrate=False,
-        **SHORT,
+        **BRIEF,
     ),
     "module": BayesianModuleClassifier(module, standardize=True, **SHORT),
 }
@@ -226,7 +227,7 @@ def test_numbers_move_by_eps_within_the_range(network, dtype):
 def test_images_keep_their_shape():
     """(rows, channels, height, width), and whole numbers are made float64."""
     images = DIGITS.reshape(-1, 1, 8, 8)
-    clf = BayesianCNNClassifier(conv_channels=3, kernel_size=3, hidden_layer_sizes=5, **SHORT)
+    clf = BayesianCNNClassifier(conv_channels=3, kernel_size=3, hidden_layer_sizes=5, **BRIEF)
     clf.fit(images[::3], LABELS[::3])
     attacked = fgsm(clf, images[:20], eps=0.1)
     assert attacked.shape == (20, 1, 8, 8)
@@ -379,7 +380,7 @@ def test_estimators_that_cannot_be_attacked(network):
     with pytest.raises(ValueError, match=message):
         fgsm(pipe, X, eps=0.1)
     assert fgsm(pipe[-1], pipe[0].transform(X), eps=0.1, clip=None).shape == (60, 5)
-    regressor = BayesianMLPRegressor(hidden_layer_sizes=5, **SHORT).fit(X, y)
+    regressor = BayesianMLPRegressor(hidden_layer_sizes=5, max_steps=130, **SHORT).fit(X, y)
     with pytest.raises(ValueError, match="is not allowed: give a classifier"):
         fgsm(regressor, X, eps=0.1)
 

@@ -219,8 +219,8 @@ def test_commits_before_a_release_are_one_version(records, tmp_path, monkeypatch
         records.Records(path).stored("a-0", {"seed": 0})
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
+@cases(
+    "changed, words",
     [
         ({"settings": {"batch": 20, "seed": 0}}, "batch 20 instead of 10"),
         ({"settings": {"seed": 0}}, "batch not recorded"),

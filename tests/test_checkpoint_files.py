@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _checkpoint import assert_same, data, make
 from _inside import inside
 from torch import nn
@@ -44,7 +45,7 @@ def pickled(path):
     np.savez(path, format=np.array([{"a": object}], dtype=object))
 
 
-@pytest.mark.parametrize(
+@cases(
     "damage",
     [
         lambda path: path.write_bytes(path.read_bytes()[:-100]),
@@ -57,7 +58,6 @@ def pickled(path):
         foreign,
         pickled,
     ],
-    ids=["tail", "half", "head", "empty", "text", "draws", "state", "foreign", "pickled"],
 )
 def test_a_damaged_file_is_refused_and_left_alone(tmp_path, finished, damage):
     path = tmp_path / "file.npz"
@@ -80,7 +80,7 @@ def flip(path, where):
     path.write_bytes(bytes(content))
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         {"prior_scale": 2.0},
@@ -94,7 +94,6 @@ def flip(path, where):
         {"fit_intercept": False},
         {"class_weight": "balanced"},
     ],
-    ids=lambda change: next(iter(change)),
 )
 def test_a_file_of_other_parameters_is_refused(tmp_path, finished, change):
     path = tmp_path / "file.npz"
@@ -200,7 +199,7 @@ def closed_schedule(value):
     return Closed()
 
 
-@pytest.mark.parametrize(
+@cases(
     "parameter, make_one, one, other",
     [
         ("sampler", shifted_sampler, 0.0, 100.0),
@@ -227,13 +226,12 @@ def network(activation, width=3):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "one, other",
     [
         (network(nn.Tanh()), network(nn.ReLU())),
         (network(nn.Hardtanh(-1.0, 1.0)), network(nn.Hardtanh(-1.0, 0.9))),
     ],
-    ids=["class", "constant"],
 )
 def test_a_file_of_another_module_is_refused(tmp_path, one, other):
     path = tmp_path / "file.npz"
@@ -244,14 +242,13 @@ def test_a_file_of_another_module_is_refused(tmp_path, one, other):
         BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
 
 
-@pytest.mark.parametrize(
+@cases(
     "one, other",
     [
         (RandomFlip(), RandomCrop(1)),
         (lambda x, rng: x + 1.0, lambda x, rng: x + 2.0),
         (RandomCrop(1), RandomCrop(2)),
     ],
-    ids=["classes", "functions", "parameters"],
 )
 def test_a_file_of_another_augmentation_is_refused(tmp_path, one, other):
     path = tmp_path / "file.npz"
@@ -287,8 +284,8 @@ def test_a_file_of_another_generator_is_refused(tmp_path):
     assert_same(fit(None), fit(None))
 
 
-@pytest.mark.parametrize("name", ["draws", "meta", "kept", "fingerprint"])
-@pytest.mark.parametrize("change", ["number", "shape", "type"])
+@cases("name", ["draws", "meta", "kept", "fingerprint"])
+@cases("change", ["number", "shape", "type"])
 def test_arrays_edited_in_a_valid_file_are_refused(tmp_path, finished, name, change):
     """Its checksums are right: the digest of the whole contents is not, shapes () included."""
     path = tmp_path / "file.npz"
@@ -321,14 +318,13 @@ def test_no_flipped_bit_escapes(tmp_path, finished):
             assert path.read_bytes() == bytes(content)
 
 
-@pytest.mark.parametrize(
+@cases(
     "contents",
     [
         {"format": np.array([2, 2])},
         {"format": np.array(2)},
         {"format": np.array("two")},
     ],
-    ids=["array", "alone", "text"],
 )
 def test_archives_of_wrong_contents_are_refused(tmp_path, contents):
     path = tmp_path / "file.npz"
@@ -365,9 +361,7 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "name", ["", "x" * 300 + ".npz", "a\0b"], ids=["empty", "long", "null byte"]
-)
+@cases("name", ["", "x" * 300 + ".npz", "a\0b"])
 def test_names_that_no_file_can_have_are_refused_before_the_fit(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=r"checkpoint='.*' is not allowed"):
@@ -395,7 +389,7 @@ def test_a_folder_that_does_not_exist_is_named_before_the_fit(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-@pytest.mark.parametrize("name", ["/proc/file.npz", "/sys/file.npz"])
+@cases("name", ["/proc/file.npz", "/sys/file.npz"])
 def test_folders_that_take_no_files_are_refused_before_the_fit(name):
     """They were reported after the whole fit."""
     with pytest.raises(ValueError, match=r"checkpoint='/.*' is not allowed: no file can be made"):

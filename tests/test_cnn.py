@@ -232,8 +232,8 @@ def test_augmentation_is_for_sampling_only():
     assert len(seen) == calls
 
 
-@pytest.mark.parametrize(
-    ("augment", "message"),
+@cases(
+    "augment, message",
     [
         (lambda x, rng: x.numpy(), r"ndarray of shape \(20, 1, 8, 8\)"),
         (lambda x, rng: x.double(), "and float32. Return a tensor of this shape and type"),

@@ -30,7 +30,9 @@ from skbayes_sgmcmc.samplers import MCLMC, PSGLD, Cell
 
 minibatches_of, Settings = inside("minibatches_of"), inside("Settings")
 
-RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+RUN = {"n_chains": 2, "n_draws": 4, "burn_in": 20, "thinning": 1, "max_steps": 24,
+       "random_state": 0}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 

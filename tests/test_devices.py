@@ -44,7 +44,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:120], y[:120]
-TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 2, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 2, "max_steps": 10,
+        "random_state": 0}  # fmt: skip
 
 
 NETWORKS = {

@@ -206,7 +206,7 @@ def test_exports_of_what_has_no_predictions(name):
         assert section_raised(call, fitted) == NOT_ALLOWED
 
 
-@pytest.mark.parametrize("name", ["arviz", "matplotlib", "onnx", "pyarrow"])
+@cases("name", ["arviz", "matplotlib", "onnx", "pyarrow"])
 def test_missing_extras(name, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, name, None)
     for part in ("matplotlib.pyplot", "pyarrow.dataset"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _cases import cases
 from _inside import inside
 
 from skbayes_sgmcmc import BayesianLogisticRegression
@@ -168,7 +169,7 @@ def test_warm_start_goes_on_with_the_generator_it_began_with(data):
     np.testing.assert_allclose(*coefs, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize(
+@cases(
     "params",
     [
         {"sampler": "sghmc"},

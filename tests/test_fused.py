@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _inside import inside
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -258,7 +259,7 @@ class MySGLD(SGLD):
     """A user's sampler, whose Euler step may be another."""
 
 
-@pytest.mark.parametrize(
+@cases(
     "parameters",
     [
         {"sampler": "sghmc", "integrator": "euler"},
@@ -269,7 +270,6 @@ class MySGLD(SGLD):
         {"sampler": MySGLD()},
         {"compiled": False},
     ],
-    ids=str,
 )
 def test_other_runs_are_left_to_torch(data, calls, parameters):
     assert np.isfinite(draws(data, **parameters)).all()

@@ -226,7 +226,7 @@ def test_data_without_noise_or_without_features():
 # where it applies ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     "parameters",
     [
         {"likelihood": "student_t"},
@@ -234,7 +234,6 @@ def test_data_without_noise_or_without_features():
         {"prior_scale": LearnedScale(inputs=True)},
         {"groups": 0},
     ],
-    ids=str,
 )
 def test_other_models_take_sgld_or_refuse(parameters):
     X, y, _ = rows()

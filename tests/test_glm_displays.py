@@ -30,7 +30,9 @@ pytestmark = [
     pytest.mark.usefixtures("figures"),
     pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"),
 ]
-TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+TINY = {"n_chains": 2, "n_draws": 20, "burn_in": 50, "thinning": 2, "max_steps": 90,
+        "random_state": 0}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def test_poisson_counts_under_the_negative_binomial():
     assert 0.3 * np.exp(fits[1].posterior_["log_dispersion"].mean()) < 0.05
 
 
-@pytest.mark.parametrize("parameter", ["groups", "exposure", "offset", "n_trials"])
+@cases("parameter", ["groups", "exposure", "offset", "n_trials"])
 def test_what_is_known_of_rows_is_a_column(parameter):
     """Labels of four groups were taken for the indices of four columns."""
     X = np.arange(60.0).reshape(12, 5)
@@ -127,7 +127,7 @@ def test_what_is_known_of_rows_is_a_column(parameter):
         assert len(str(error.value)) < 400
 
 
-@pytest.mark.parametrize("parameter", ["exposure", "offset"])
+@cases("parameter", ["exposure", "offset"])
 def test_exposures_are_numbers(parameter):
     """The message named categorical_features, which does not allow the column, either."""
     X = pd.DataFrame({"a": np.arange(12.0), "b": [*"abcabcabcabc"]})
@@ -137,7 +137,7 @@ def test_exposures_are_numbers(parameter):
         reg.fit(X, np.arange(12))
 
 
-@pytest.mark.parametrize("column", ["exposure", "offset", "n_trials"])
+@cases("column", ["exposure", "offset", "n_trials"])
 def test_missing_numbers_in_known_columns_are_refused(column):
     X = np.column_stack([np.arange(10.0), np.r_[np.ones(9), np.nan]])
     kind = "binomial" if column == "n_trials" else "poisson"
@@ -145,8 +145,8 @@ def test_missing_numbers_in_known_columns_are_refused(column):
         BayesianGLMRegressor(likelihood=kind, **{column: 1}).fit(X, np.ones(10))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
+@cases(
+    "parameters, message",
     [
         ({"exposure": "e", "offset": "e"}, "exposure and offset .*column 'e'"),
         ({"exposure": "e", "groups": "e"}, "exposure and groups='e'"),
@@ -163,8 +163,8 @@ def test_one_column_named_twice_is_refused(parameters, message):
 
 
 @tiny_fits
-@pytest.mark.parametrize("trials", [-1.0, 2.5])
-@pytest.mark.parametrize("method", ["predict", "predict_interval", "sample_y"])
+@cases("trials", [-1.0, 2.5])
+@cases("method", ["predict", "predict_interval", "sample_y"])
 def test_trials_of_new_rows_are_whole_numbers(method, trials):
     """Before, only those of ``fit`` were: negative ones had negative means and infinite ends."""
     X = np.column_stack([np.arange(10.0), np.full(10, 4.0)])

@@ -307,7 +307,7 @@ def test_warm_start_keeps_the_densities():
     np.testing.assert_array_equal(ica.set_params(density="logistic").fit(X).density_shapes_, 1.0)
 
 
-@pytest.mark.parametrize("density", ["normal", None, 1.0])
+@cases("density", ["normal", None, 1.0])
 def test_unknown_densities(density):
     with pytest.raises(ValueError, match=r"density=.* 'extended', 'logistic'"):
         BayesianICA(density=density).fit(np.eye(5))

@@ -114,7 +114,7 @@ def test_amari_distance_is_invariant_and_zero_at_the_truth():
     np.testing.assert_allclose(amari_distance(np.linalg.pinv(wide), wide), 0.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(4,), (3, 4), (4, 3)])
+@cases("shape", [(4,), (3, 4), (4, 3)])
 def test_amari_distance_of_wrong_shapes(shape):
     with pytest.raises(ValueError, match="unmixing of shape .* is not allowed"):
         amari_distance(np.ones(shape), np.eye(4))

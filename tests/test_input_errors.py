@@ -171,16 +171,14 @@ def test_missing_values_are_called_missing(kind):
         clf.predict(X)
 
 
-@pytest.mark.parametrize(
-    "name", ["BayesianICA", "LatentDirichletAllocation", "BayesianCNNClassifier"]
-)
+@cases("name", ["BayesianICA", "LatentDirichletAllocation", "BayesianCNNClassifier"])
 def test_other_estimators_say_so_too(name):
     X = pd.DataFrame({"a": NUMBERS, "b": NUMBERS.astype("Int64").where(GAP)})
     with pytest.raises(ValueError, match="row 7 in column 'b' is missing"):
         getattr(skbayes_sgmcmc, name)().fit(X, NUMBERS)
 
 
-@pytest.mark.parametrize("masked", ["X", "y", "images", "weights"])
+@cases("masked", ["X", "y", "images", "weights"])
 def test_masked_values_are_refused(masked):
     """Conversions to arrays drop the mask, and what is under it counted as a value."""
     rng = np.random.default_rng(0)
@@ -190,9 +188,8 @@ def test_masked_values_are_refused(masked):
     given = np.ma.masked_array(
         of, mask=np.arange(of.size).reshape(of.shape) // (of.size // 40) == 7
     )
-    estimator = BayesianLogisticRegression(n_chains=1, n_draws=5, burn_in=5)
-    if masked == "images":
-        estimator = BayesianCNNClassifier(n_chains=1, n_draws=5, burn_in=5)
+    run = {"n_chains": 1, "n_draws": 5, "burn_in": 5, "thinning": 1, "max_steps": 10}
+    estimator = (BayesianCNNClassifier if masked == "images" else BayesianLogisticRegression)(**run)
 
     def fit(rows):
         X_given = given if masked in ("X", "images") else X

@@ -34,7 +34,9 @@ pytestmark = [
     pytest.mark.usefixtures("figures"),
 ]
 
-TINY = {"hidden_layer_sizes": 5, "burn_in": 50, "thinning": 5, "n_draws": 12, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+TINY = {"hidden_layer_sizes": 5, "burn_in": 50, "thinning": 5, "n_draws": 12, "max_steps": 110,
+        "random_state": 0}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -191,9 +191,8 @@ def test_new_targets_of_a_regressor_for_plot_ppc(shape):
     pytest.importorskip("matplotlib").use("Agg")
     X = np.linspace(-1.0, 1.0, 60)[:, None]
     y = np.resize(100.0 + np.random.default_rng(0).standard_normal(120), shape)
-    reg = BayesianMLPRegressor(
-        hidden_layer_sizes=5, sampler="psgld", n_chains=2, n_draws=25, burn_in=300, random_state=0
-    ).fit(X, y)
+    run = {"n_chains": 2, "n_draws": 25, "burn_in": 300, "thinning": 2, "random_state": 0}
+    reg = BayesianMLPRegressor(hidden_layer_sizes=5, sampler="psgld", **run).fit(X, y)
     weight = np.arange(60) % 2
     converted = to_arviz(reg, X, y, sample_weight=weight, random_state=0)
     new, observed = converted["posterior_predictive"]["y"], converted["observed_data"]["y"]

@@ -37,7 +37,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, y, X_test, y_test = DIGITS[:150], LABELS[:150], DIGITS[150:230], LABELS[150:230]
 #: 2 chunks of burn-in and 5 of draws, with the chunks of the fixture below
-SHORT = {"n_chains": 2, "burn_in": 128, "n_draws": 40, "thinning": 8, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+SHORT = {"n_chains": 2, "burn_in": 128, "n_draws": 40, "thinning": 8, "max_steps": 448,
+         "random_state": 0}  # fmt: skip
 
 
 def norm_module():

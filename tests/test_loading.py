@@ -30,7 +30,9 @@ from skbayes_sgmcmc.inspection import fgsm
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-RUN = {"n_draws": 4, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+RUN = {"n_draws": 4, "burn_in": 2, "thinning": 1, "n_chains": 2, "max_steps": 6,
+       "random_state": 0}  # fmt: skip
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 4))
 LABELS = np.arange(20) % 2

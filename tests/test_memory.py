@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from _cases import cases
 
 from skbayes_sgmcmc._data import memory
 
@@ -12,8 +12,8 @@ def test_the_machine_has_more_than_what_is_free():
     assert memory.whole_memory() <= memory._bytes_of("MemTotal")
 
 
-@pytest.mark.parametrize(
-    ("groups", "files", "expected"),
+@cases(
+    "groups, files, expected",
     [
         ("5:memory:/a/b", {"memory/a/b/memory.limit_in_bytes": "1000"}, [1000]),
         ("0::/a", {"a/memory.max": "3000"}, [3000]),

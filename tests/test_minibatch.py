@@ -167,7 +167,7 @@ def test_chains_have_their_own_minibatches():
     np.testing.assert_array_equal(batch.fields["x"][:, :, 0], indices[:, 0])
 
 
-@pytest.mark.parametrize("size", [50, 51, 10**9])
+@cases("size", [50, 51, 10**9])
 def test_a_batch_of_all_rows_or_more_is_all_rows(size):
     batches = Minibatches(rows_data(50), size)
     assert batches.full and batches.size == 50 and batches.factor == 1.0
@@ -341,7 +341,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("kind", FIELDS)
+@cases("kind", FIELDS)
 def test_every_field_gives_the_same_rows(kind):
     """Chosen, in a block, all of them and step by step: the seven kinds ask for no other code."""
     x = np.arange(1.0, 21.0, dtype=np.float32).reshape(10, 2)

@@ -250,7 +250,7 @@ def test_a_built_softmax_is_left_out_of_students_too():
         assert isinstance(last, nn.Identity)
 
 
-@pytest.mark.parametrize("make", [Within, Twice, partial(ending, nn.Softmin(dim=1))])
+@cases("make", [Within, Twice, partial(ending, nn.Softmin(dim=1))])
 def test_other_probabilities_are_refused(make):
     with pytest.raises(ValueError, match="its outputs are probabilities"):
         BayesianModuleClassifier(make, **TINY).fit(X, y)

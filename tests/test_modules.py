@@ -32,9 +32,9 @@ from skbayes_sgmcmc.priors.factorised import Normal
 
 X, y = load_digits(return_X_y=True)
 SHORT = {"n_chains": 2, "n_draws": 20, "burn_in": 300, "thinning": 3, "random_state": 0}
-#: for what does not depend on the draws
-TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "random_state": 0,
-        "prior_scale": "fan_in"}  # fmt: skip
+#: for what does not depend on the draws; max_steps bounds the descents to the starts, too
+TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 1, "max_steps": 6,
+        "random_state": 0, "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 

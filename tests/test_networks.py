@@ -254,7 +254,7 @@ def test_outputs_do_not_depend_on_the_width_a_priori():
         assert f.std().item() == pytest.approx(np.sqrt(16.0 * 1.5 + 1.0), rel=0.08)
 
 
-@pytest.mark.parametrize("wrong", [[1.0], [1.0, 2.0, 3.0], []])
+@cases("wrong", [[1.0], [1.0, 2.0, 3.0], []])
 def test_as_many_prior_scales_as_layers(wrong):
     with pytest.raises(ValueError, match="prior_scale=.* the network has 2 layers"):
         model_of("categorical", scale=wrong)

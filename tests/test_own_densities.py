@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from _cases import cases
 from _targets import GaussianMean
 
 from skbayes_sgmcmc import SamplingWarning, sample
@@ -22,8 +23,8 @@ def short(target, n_parameters, **settings):
     return sample(target, n_parameters, **settings)
 
 
-@pytest.mark.parametrize(
-    ("density", "message"),
+@cases(
+    "density, message",
     [
         (lambda theta: -0.5 * theta[0] ** 2, r"of shape \(4,\) for theta of shape \(1, 4\)"),
         (lambda theta: -0.5 * (theta**2).sum(0), r"of shape \(4,\) for theta of shape \(1, 4\)"),
@@ -37,8 +38,8 @@ def test_a_density_that_mixes_rows_of_theta_is_refused(density, message):
         short(density, 4, n_chains=4)
 
 
-@pytest.mark.parametrize(
-    ("density", "message"),
+@cases(
+    "density, message",
     [
         (lambda t: normal(t.sub_(1.0)), "log_density changes theta"),
         (lambda t: normal(t.to(torch.complex64)), "returned complex numbers"),
@@ -74,13 +75,13 @@ def test_a_gradient_that_moves_the_chains_is_refused():
         short(lambda t: normal(t - 1.0), 2, gradient_of_potential=lambda t, rng: t.sub_(1.0))
 
 
-@pytest.mark.parametrize("extra", [1.0, {"norm": 2.0}, None])
+@cases("extra", [1.0, {"norm": 2.0}, None])
 def test_a_density_that_returns_more_is_refused(extra):
     with pytest.raises(ValueError, match=r"^log_density returned tuple for theta of shape"):
         short(lambda theta: (normal(theta), extra), 2)
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@cases("shared", [True, False])
 def test_a_random_density_is_not_taken_for_one_that_mixes_rows(shared):
     """Two calls of it differ, too, though some rows of 20 may be the same."""
     noise = torch.Generator().manual_seed(5)
@@ -93,7 +94,7 @@ def test_a_random_density_is_not_taken_for_one_that_mixes_rows(shared):
     short(density, 2, n_chains=20)
 
 
-@pytest.mark.parametrize(
+@cases(
     "gradient",
     [
         lambda theta, rng: theta.mean(0),
@@ -109,7 +110,7 @@ def test_a_gradient_of_another_shape_is_refused(gradient):
         short(normal, 2, gradient_of_potential=gradient)
 
 
-@pytest.mark.parametrize("factor", [-1.0, 0.5, 2.0])
+@cases("factor", [-1.0, 0.5, 2.0])
 def test_a_gradient_of_another_density_is_refused(factor):
     """Of the log density instead of its negative, or off by a factor: the draws would be wrong."""
     with pytest.raises(ValueError, match=r"^gradient_of_potential has the slope .*: return the gr"):
@@ -197,8 +198,8 @@ def test_a_density_may_have_parameters_of_its_own():
 ROWS = torch.ones(50, 1)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
+@cases(
+    "data, message",
     [
         (Data({"x": ROWS.numpy()}, 50), r"fields\['x'\] of type ndarray .* torch.from_numpy"),
         (Data({"x": ROWS}, 10), r"n_rows=10 .* fields\['x'\] of shape \(50, 1\)"),
@@ -212,8 +213,8 @@ def test_rows_that_are_not_those_of_the_model(data, message):
         sample(GaussianMean(1, 1.0), data=data, init=[0.0])
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
+@cases(
+    "name, change, message",
     [
         ("log_lik", lambda found: found.sum(1), r"log_lik returned Tensor of shape \(2,\)"),
         ("log_lik", lambda found: found.mean(1, keepdim=True), r"\(2, 1\) .* \(chains, rows\)"),

@@ -310,7 +310,7 @@ def test_the_index_of_a_frame_is_no_feature(name, tmp_path):
 
 def test_models_that_read_all_rows_take_files(path):
     """They failed with AttributeError. Names stay with the columns."""
-    ica = BayesianICA(n_draws=5, burn_in=5, n_chains=1, random_state=0)
+    ica = BayesianICA(n_draws=5, burn_in=5, thinning=1, n_chains=1, random_state=0)
     rows = ParquetRows(path, NAMES)
     sources = ica.fit(rows).transform(rows)
     np.testing.assert_array_equal(ica.transform(table().select(NAMES)), sources)

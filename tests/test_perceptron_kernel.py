@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from _cases import cases
 from sklearn.datasets import load_diabetes, load_digits, load_wine
 
 from skbayes_sgmcmc import (
@@ -135,13 +136,13 @@ def assert_same(model, batch, theta, state, rounding=1e-5):
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
-@pytest.mark.parametrize("kind", LIKELIHOODS)
+@cases("kind", LIKELIHOODS)
 def test_gradients_are_those_of_batched_products(kind, activation):
     for hidden in ((), (1,), (6, 5), (16, 16, 16), (33,)):
         assert_same(*problem(kind, hidden=hidden, activation=activation), {})
 
 
-@pytest.mark.parametrize("kind", LIKELIHOODS)
+@cases("kind", LIKELIHOODS)
 def test_any_number_of_rows_columns_and_targets(kind):
     for n in (1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 3):
         assert_same(*problem(kind, n=n), {})
@@ -151,7 +152,7 @@ def test_any_number_of_rows_columns_and_targets(kind):
         assert_same(*problem(kind, k=k, weighted=True), {})
 
 
-@pytest.mark.parametrize("kind", LIKELIHOODS)
+@cases("kind", LIKELIHOODS)
 def test_rows_of_each_chain(kind):
     """Minibatches have other rows, targets and weights for each chain."""
     model, batch, theta = problem(kind, weighted=True)
@@ -167,7 +168,7 @@ def test_rows_of_each_chain(kind):
     torch.testing.assert_close(compiled, out, rtol=1e-4, atol=1e-5 * float(out.abs().max()))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@cases("share", [0.0, 0.3, 1.0])
 def test_noise_that_depends_on_the_row_later(share):
     model, batch, theta = problem("noise of rows")
     assert_same(model, batch, theta, {SHARE: torch.full((3, 1, 1), share)})
@@ -228,7 +229,7 @@ def assert_looked_up(limits, kind, x, **options):
     torch.testing.assert_close(each, of_dense, rtol=1e-4, atol=1e-5 * float(of_dense.abs().max()))
 
 
-@pytest.mark.parametrize("kind", LIKELIHOODS)
+@cases("kind", LIKELIHOODS)
 def test_weights_of_indicators_are_looked_up(kind, limits):
     for n, hidden in ((150, ()), (ROWS + 3, (6, 5)), (40, (16,))):
         assert_looked_up(limits, kind, with_indicators(n), hidden=hidden)
@@ -271,8 +272,8 @@ def images(shape, channels, kernel=3, pool=2, hidden=(6,), activation="relu", n=
     return model, data.all_rows(), theta
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic"])
-@pytest.mark.parametrize(
+@cases("activation", ["relu", "tanh", "logistic"])
+@cases(
     "layout",
     [
         {"shape": (1, 8, 8), "channels": (8, 16)},
@@ -283,7 +284,6 @@ def images(shape, channels, kernel=3, pool=2, hidden=(6,), activation="relu", n=
         {"shape": (1, 1, 11), "channels": (2,), "kernel": 5, "n": ROWS + 3},
         {"shape": (2, 4, 4), "channels": ()},
     ],
-    ids=str,
 )
 def test_gradients_of_convolutions_are_those_of_torch(layout, activation):
     assert_same(*images(**layout, activation=activation), {})
@@ -297,7 +297,7 @@ def test_rows_of_each_chain_that_are_images():
     assert_same(model, each, theta, {})
 
 
-@pytest.mark.parametrize("number", range(4))
+@cases("number", range(4))
 def test_a_pixel_that_is_no_number_is_not_lost_in_its_pool(number):
     model, batch, theta = images((1, 2, 2), (3,), kernel=1)
     batch.fields["x"][5].view(-1)[number] = float("nan")
@@ -431,7 +431,8 @@ def test_rows_that_leave_the_finite_numbers_are_refused(regressor, limits):
 
 def test_probabilities_of_several_targets_are_those_of_torch(limits):
     X, y = load_wine(return_X_y=True)
-    clf = BayesianMLPClassifier(hidden_layer_sizes=7, burn_in=20, n_draws=9, random_state=0)
+    fit = {"burn_in": 20, "n_draws": 9, "thinning": 1, "max_steps": 29, "random_state": 0}
+    clf = BayesianMLPClassifier(hidden_layer_sizes=7, **fit)
     clf.fit(X, np.stack([y, y == 1], axis=1))
     for compiled, given in zip(*of_both_ways(limits, lambda: clf.predict_proba(X)), strict=True):
         np.testing.assert_allclose(compiled, given, rtol=2e-5, atol=1e-9)
@@ -441,8 +442,8 @@ def test_probabilities_of_several_targets_are_those_of_torch(limits):
 def test_predictions_that_torch_computes(options, limits):
     """Draws in double precision, and fits without compiled code."""
     X, y = load_wine(return_X_y=True)
-    fit = {"burn_in": 20, "n_draws": 5, "random_state": 0, "hidden_layer_sizes": 7}
-    clf = BayesianMLPClassifier(**fit, **options).fit(X, y)
+    fit = {"burn_in": 20, "n_draws": 5, "thinning": 1, "max_steps": 25, "random_state": 0}
+    clf = BayesianMLPClassifier(hidden_layer_sizes=7, **fit, **options).fit(X, y)
     compiled, given = of_both_ways(limits, lambda: clf.predict_proba(X))
     np.testing.assert_array_equal(compiled, given)
 

@@ -42,7 +42,7 @@ ESTIMATORS = {
     "mlp": BayesianMLPClassifier(
         hidden_layer_sizes=20, precision="bfloat16", sampler="psgld", prior_scale="fan_in", **SHORT
     ),
-    "cnn": BayesianCNNClassifier(conv_channels=4, precision="bfloat16", **SHORT),
+    "cnn": BayesianCNNClassifier(conv_channels=4, precision="bfloat16", calibrate=False, **SHORT),
     "module": BayesianModuleClassifier(
         norm_module, standardize=True, precision="bfloat16", **SHORT
     ),

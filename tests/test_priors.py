@@ -183,8 +183,8 @@ class Own(Normal):
         return found.sum() if self.slip == "one number" else found
 
 
-@pytest.mark.parametrize(
-    ("slip", "kind", "message"),
+@cases(
+    "slip, kind, message",
     [
         ("undefined", NotImplementedError, r"Own has no method gradient\(theta, rates, out\)"),
         ("not in proportion", ValueError, "its gradient must be that of -log_density"),

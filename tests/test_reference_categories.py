@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from _cases import cases
 
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
@@ -85,8 +86,8 @@ def test_differences_are_narrower_than_coefficients():
     assert first > 2.0 * compared["sd"][rows_of(compared)["smoker=current vs never"]]
 
 
-@pytest.mark.parametrize(
-    ("reference", "message"),
+@cases(
+    "reference, message",
     [
         ({"smoker": "always"}, "no feature is the category 'always' of a column 'smoker'. Features "
          "of categories are smoker=current, smoker=former, smoker=never."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from _cases import cases
 
 from skbayes_sgmcmc import (
     BayesianGLMRegressor,
@@ -153,7 +154,7 @@ def test_names_of_draws_are_those_of_a_dict():
         posterior["intercept"]
 
 
-@pytest.mark.parametrize("n_samples", [-1, 0, 2.5, "all", np.nan])
+@cases("n_samples", [-1, 0, 2.5, "all", np.nan])
 def test_numbers_of_draws_that_cannot_be(pair, n_samples):
     with pytest.raises(ValueError, match="n_samples=.* is not allowed: give None or a whole"):
         pair[0].sample(n_samples)
@@ -178,8 +179,8 @@ def test_arithmetic_in_place_cannot_change_the_draws():
             draws *= 2.0
 
 
-@pytest.mark.parametrize(
-    ("draws", "weights", "message"),
+@cases(
+    "draws, weights, message",
     [
         ({}, None, r"draws of the shapes \{\} is not allowed"),
         ({"x": np.zeros(9)}, None, r"'x': \(9,\)\} is not allowed: .* \(n_chains, n_draws, ...\)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _cases import cases
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
 from skbayes_sgmcmc._data.scaling import (
@@ -48,7 +49,7 @@ def test_constant_pixels_do_not_count():
     np.testing.assert_array_equal(scales(np.ones((50, 3)))[1], 1.0)
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         lambda X: X + np.random.default_rng(0).uniform(0, 1e-3, X.shape),  # many values
@@ -56,7 +57,6 @@ def test_constant_pixels_do_not_count():
         lambda X: np.hstack([X[:, :3], X[:, 3:] + 300.0]) // 1,  # bounds that few features reach
         lambda X: X[:5],  # too few rows to tell
     ],
-    ids=["continuous", "units", "bounds", "few rows"],
 )
 def test_other_tables_keep_a_scale_for_each_feature(change):
     own, found = scales(change(pixels()))

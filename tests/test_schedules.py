@@ -288,15 +288,15 @@ def test_a_users_own_schedule():
     np.testing.assert_allclose(theta, np.cumsum([0.1, 0.2] * 3), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
+@cases(
+    "values, message",
     [
         (lambda *_: 0.1, r"steps \[0, 1, 2\] are 0.1. Return an array with a value for each step"),
         (lambda _, steps, n: 0.1 + 0.0 * steps[:1], r"steps \[0, 1, 2\] are array\(\[0.1\]\)"),
         (lambda _, steps, n: -0.1 + 0.0 * steps, "values are between -0.1 and -0.1"),
     ],
 )
-@pytest.mark.parametrize("name", ["step_size", "temperature"])
+@cases("name", ["step_size", "temperature"])
 def test_values_of_own_schedules(name, values, message):
     """One value for all steps ended the run after a step, and no noise was below zero degrees."""
     own = type("Own", (Schedule,), {"values": values})()

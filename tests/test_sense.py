@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _cases import cases
 from _links import messages
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
@@ -108,8 +109,8 @@ class Stub(BaseEstimator):
         return SimpleNamespace(mean=lambda: mean, variance=lambda: variance)
 
 
-@pytest.mark.parametrize(
-    ("mean", "sd", "message"),
+@cases(
+    "mean, sd, message",
     [
         (0.0, 1.0, None),
         (0.6, 1.0, None),  # an error of 1.17 sds of y
@@ -161,7 +162,7 @@ def test_one_warning_names_all_outputs():
     assert "predictions of outputs 0 and 2 (worst: 2) are" in text
 
 
-@pytest.mark.parametrize(("p", "warned"), [(0.5, False), (0.44, False), (0.42, True)])
+@cases("p, warned", [(0.5, False), (0.44, False), (0.42, True)])
 def test_bounds_of_classification(p, warned):
     """Two equal classes: the log loss of their frequencies is log 2; 1.2 of that is p = 0.435.
 
@@ -176,8 +177,8 @@ def test_bounds_of_classification(p, warned):
     assert [("log loss of its training rows" in text) for text in found] == [True] * warned
 
 
-@pytest.mark.parametrize(
-    ("p", "temperature", "warned"),
+@cases(
+    "p, temperature, warned",
     [(0.27, 1, False), (0.24, 1, True), (0.16, 40, False), (0.14, 40, True), (0.1, 90, False)],
 )
 def test_bounds_of_single_draws(p, temperature, warned):

@@ -50,7 +50,9 @@ from skbayes_sgmcmc.models.likelihoods.base import Categorical, Categoricals, Li
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 ROUNDING = 1e-12
-SHORT = {"n_chains": 2, "n_draws": 5, "burn_in": 20, "thinning": 1, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+SHORT = {"n_chains": 2, "n_draws": 5, "burn_in": 20, "thinning": 1, "max_steps": 25,
+         "random_state": 0}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

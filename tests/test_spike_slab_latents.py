@@ -231,8 +231,8 @@ def sigma_sums(theta, r, prior):
     return absolute.sum(1, keepdim=True), squares.sum(1, keepdim=True) / prior.slab_variance
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("classes", [True, False])
+@cases("compiled", [False, True])
+@cases("classes", [True, False])
 def test_sigma_goes_to_the_published_mode(classes, compiled):
     """(R_b + sqrt(R_b^2 + 4 R_a R_c)) / (2 R_a), with the counts of Deng et al. (2019).
 

@@ -144,7 +144,7 @@ def test_topics_of_scikit_learn_are_scored():
     assert ours.score(X_test) == pytest.approx(-np.log(ours.perplexity(X_test, random_state=0)))
 
 
-@pytest.mark.parametrize("bad", [np.ones(3), np.zeros((2, 3)), -np.ones((2, 3))])
+@cases("bad", [np.ones(3), np.zeros((2, 3)), -np.ones((2, 3))])
 def test_bad_topics(bad):
     with pytest.raises(ValueError, match="topics of shape .* is not allowed"):
         document_completion_perplexity(bad, np.ones((2, 3)))
@@ -169,7 +169,7 @@ def test_bad_counts(X, message):
         document_completion_perplexity(np.ones((2, 3)), X)
 
 
-@pytest.mark.parametrize("alpha", [0.0, -1.0, np.nan, "0.1"])
+@cases("alpha", [0.0, -1.0, np.nan, "0.1"])
 def test_bad_priors_of_proportions(alpha):
     """The perplexity was nan."""
     with pytest.raises(ValueError, match="doc_topic_prior=.* is not allowed"):

@@ -17,7 +17,9 @@ from skbayes_sgmcmc.schedules import Polynomial
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
-SHORT = {"n_chains": 2, "n_draws": 60, "burn_in": 60, "thinning": 1, "random_state": 0}
+#: max_steps bounds the descents to the starts, too
+SHORT = {"n_chains": 2, "n_draws": 60, "burn_in": 60, "thinning": 1, "max_steps": 120,
+         "random_state": 0}  # fmt: skip
 #: draws enough for few to stand for all
 LONG = {"n_draws": 500, "burn_in": 400, "thinning": 2, "random_state": 0}
 X, Y = load_diabetes(return_X_y=True)

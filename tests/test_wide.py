@@ -102,8 +102,8 @@ def test_eigenvalues_that_stand_apart_are_found_with_their_vectors():
     assert (cosines > 0.99).all()
 
 
-@pytest.mark.parametrize("outputs", [None, 2])
-@pytest.mark.parametrize("shared", [False, True])
+@cases("outputs", [None, 2])
+@cases("shared", [False, True])
 def test_products_with_a_csr_matrix_are_those_of_triplets(shared, outputs):
     """Predictors, and what residuals add to a gradient, for chains with the same or own rows."""
     rng, x = np.random.default_rng(0), counts(12, 9)
