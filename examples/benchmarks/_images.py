@@ -514,6 +514,6 @@ def draw_weights(experiment, args, size):
         density = counts / counts.sum() / np.diff(BINS)
         ax.stairs(density, BINS, color=method.line[0], ls=method.line[1], label=method.title)
     ax.set(xlabel="weight", ylabel="density", yscale="log")
-    ax.legend(frameon=False, fontsize=7)
+    figure.legend(loc="outside lower center", frameon=False, fontsize=7)
     caption = f"Weights of the last network, {label(size)}; those beyond ±1 are in the last bins."
     return [save_figure(args, figure, f"{experiment.name}_{label(size)}_weights", caption)]
