@@ -98,8 +98,9 @@ def predictions(model, X_new):
     shape = posterior.n_chains, posterior.n_draws
     found = model._predict_block(slice(0, shape[0] * shape[1]), X_new).astype(float)
     if not hasattr(model, "classes_"):
-        found = found * model._y_scale + model._y_center
-        found = found if found.shape[-1] > 1 else found[..., 0]
+        n_targets = np.size(model._y_center)  # the noise may be outputs, too
+        found = found[..., :n_targets] * model._y_scale + model._y_center
+        found = found if n_targets > 1 else found[..., 0]
     return found.reshape(*shape, *found.shape[1:])
 
 

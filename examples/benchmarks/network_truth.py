@@ -30,6 +30,10 @@ SAMPLERS = ("default", "mclmc", "psgld", "sghmc", "msgnht", "sgld")
 #: the reference's chains agree if the R-hat of its predictions is at most this
 AGREE = 1.05
 MEAN_BOUND, SD_BOUNDS = 0.25, (0.8, 1.25)
+ENDS = """
+The default on breast_cancer [ends after 1,450 of 6,000 steps](early_ends.md). With seeds 1 and 2
+the ratio of sds is 1.14 and 1.10, and with all steps it is 1.06 to 1.18 (seeds 0 to 2).
+"""
 BODY = """
 Functions are compared, because weights cannot be: the regression function f at up to 50 held-out
 rows, or the probabilities of the classes. NUTS (numpyro, float64, four chains, half of them from an
@@ -57,6 +61,8 @@ rows (two columns of classes: the sum of theirs).
 {own}
 
 Targets: mean at most 0.25, sd within 0.8 to 1.25. {verdict}
+
+{ends}
 
 ## In the same mode
 
@@ -200,6 +206,7 @@ def main():
         missing=f"References of {', '.join(missing)} are still to be made." if missing else "",
         own=markdown_table(header, own),
         verdict=verdict(*met),
+        ends="" if args.quick else ENDS.strip(),
         same=markdown_table(header, same),
         verdict_same=verdict(*met_same),
     )
