@@ -40,8 +40,7 @@ crepes' `ConformalRegressor` with our mean and, as the scale, our predictive sd;
 MAPIE's `SplitConformalClassifier` with `predict_proba` ("lac": one threshold of the probability
 for all rows). "CatBoost, conformal": the same with CatBoost's mean and no scale, as MAPIE does by
 default, and with its probabilities. "by group": calibrated for either half of the rows on its own
-(`bins` of crepes; sets are those of its `ConformalClassifier`; made5 was
-run before there were any).
+(`bins` of crepes; sets are those of its `ConformalClassifier`).
 
 {verdict}
 """
