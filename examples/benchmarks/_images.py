@@ -501,13 +501,13 @@ def draw_figure(experiment, args, n_rows, size, name):
 
 
 def draw_weights(experiment, args, size):
-    """The figure of the weights of the last draws, if runs hold them, in a list."""
+    """The figure of the weights of last draws, in a list, if runs of several methods hold them."""
     drawn = {}
     for key, method in experiment.methods.items():
         held = [run["weights"] for run in load_runs(args, size, key) if "weights" in run]
         if held and method.line is not None:
             drawn[method] = np.mean(held, axis=0)
-    if args.quick or not drawn:
+    if args.quick or len(drawn) < 2:
         return []
     figure, (ax,) = new_figure(1, width=5.6, height=3.8)
     for method, counts in drawn.items():
