@@ -383,7 +383,7 @@ def test_psgld_that_adapts_always_is_exact_with_the_divergence(dim, batch_size):
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @pytest.mark.parametrize(("batch_size", "step_size"), [(10, 0.004), (100, 0.002), (569, 0.001)])
 def test_psgld_that_adapts_always_is_exact_for_a_logistic_regression(batch_size, step_size):
-    """Eight correlated features, whose sds differ fourfold: within 5%, and two standard errors.
+    """Eight correlated features with sds that differ fourfold: within 5%, and two standard errors.
 
     Small minibatches have a larger V, and take larger steps for moves of the same length. Standard
     errors are 1 to 2%, from 192 chains that start at the mode.

@@ -86,8 +86,7 @@ published: 1.24%); three runs on a GPU have 1.31, 1.36 and 1.39% ([gpu](gpu.md))
 The last figure is figure 4a of the paper, which has the weights of the last networks of 1200-1200
 units. As there, a narrow prior draws weights to zero and a wide one leaves them a wide range: with
 σ² = 1 78% of them are within .01 of zero, with σ² = 100 14%, and their standard deviations are .014
-and .057. SGD, whose prior has σ² = 1 and whose steps have no preconditioner, is between them (21%,
-.040).
+and .057. SGD, with σ² = 1 and without a preconditioner, is between them (21%, .040).
 
 Seed 0 of SGLD, RMSprop, SGD and T = 1 on 400-400, and all curves of its figure, are from an earlier
 run with the same settings on another machine (AMD). The stored runs of this size hold curves only

@@ -46,11 +46,11 @@ METHODS = {
 RATIO = 1.35
 BODY = """
 The target is exp(−θ²/2 − cos(2θ)/2), one parameter, N = 1, T = 1. Noise is that of minibatches of
-one of {rows:,} rows, whose gradients differ by normals of variance 1. An average of θ² over L steps
-has a bias, of order hᴷ in the time step h, and a variance of order 1/(L h). The papers bound the
-mean squared error with the best h by a multiple of L^(−2K/(2K+1)): −2/3 for Euler's schemes, with K
-= 1 (theorem 1 of Li et al. 2016a has this rate for pSGLD), and −4/5 for the splittings, with K = 2
-(Li et al. 2016b, lemma 3 and remarks). They say so for gradients with noise, too. The bias is
+one of {rows:,} rows, with gradients that differ by normals of variance 1. An average of θ² over L
+steps has a bias, of order hᴷ in the time step h, and a variance of order 1/(L h). The papers bound
+the mean squared error with the best h by a multiple of L^(−2K/(2K+1)): −2/3 for Euler's schemes,
+with K = 1 (theorem 1 of Li et al. 2016a has this rate for pSGLD), and −4/5 for the splittings, with
+K = 2 (Li et al. 2016b, lemma 3 and remarks). They say so for gradients with noise, too. The bias is
 bounded by a multiple of L^(−K/(K+1)), if h falls like L^(−1/(K+1)).
 
 Mean squared error: each of {chains:,} chains starts at a draw of the target. For each L of
@@ -89,7 +89,7 @@ away, and mSGNHT's splitting keeps its rate.
 **The bias** of SGLD and of SGHMC's Euler scheme falls like L^(−.46) to L^(−.48) over the last three
 L, on its way to −1/2: at the largest steps the second order in h still takes a part away. That of
 mSGNHT's Euler scheme changes its sign and stays below the others'. The splittings are at their
-bound, or below it, but for SGHMC's with noise, whose heat is of first order (above).
+bound, or below it, but for SGHMC's with noise, because of its heat (above).
 
 **pSGLD.** With Γ it has SGLD's rate, and smaller errors at the largest L. Without Γ the error stops
 falling (its root is .07 and .08 at the last L), and smaller steps make it worse (biases of .24 and
@@ -103,7 +103,7 @@ errors are larger, since they have few draws (ten for L = 500), so that their sl
 
 
 class Rows(Model):
-    """The target as a likelihood of rows, whose mean is exp(-U)."""
+    """The target as a likelihood of rows, with the mean exp(-U)."""
 
     shapes: ClassVar[dict[str, tuple[int, ...]]] = {"theta": (1,)}
 
@@ -119,7 +119,7 @@ class Rows(Model):
 
 
 def data(noise):
-    """Rows whose gradients have this variance, in minibatches of one."""
+    """Rows with gradients of this variance, in minibatches of one."""
     x = np.random.default_rng(0).standard_normal(ROWS if noise else 1)
     x = (x - x.mean()) / max(x.std(), 1e-9) * noise**0.5
     return Data({"x": torch.from_numpy(x)}, len(x), total=1.0)
