@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from sklearn.utils import Bunch, get_tags
@@ -127,7 +127,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     #: names of the likelihoods that the estimator has, and whether it is a GLM
     _likelihoods: tuple[str, ...] = OF_NETWORKS
     _is_glm = False
-    _read_with_draws: tuple[str, ...] = ("likelihood", "noise")
+    _read_with_draws: ClassVar[tuple[str, ...]] = ("likelihood", "noise")
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -28,11 +29,12 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
-from ._parameters import Check, TopicParameters, choice, unless
+from ._parameters import Check, choice, unless
 from ._reading import check_fitted
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
+    from ..samplers import Sampler
     from ._fitting import Task
 
 
@@ -40,18 +42,27 @@ if TYPE_CHECKING:
 PREDICTION_DRAWS = 20
 
 
-class TopicModel(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicParameters, SGMCMCEstimator
-):
+@dataclass(kw_only=True, eq=False, repr=False)
+class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
     """Base class of models of word counts. The rows of their draws "components" are topics."""
 
-    #: blocks of draws, other than "components", with topics on the first axis
-    _by_topic: tuple[str, ...] = ()
+    topic_word_prior: float | None = None
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    sampler: str | Sampler = "auto"
+    n_chains: int = 1
+    thinning: int | Literal["auto"] = "auto"
+    init: str = "auto"
 
-    components_: Array
-    topic_word_prior_: float
-    n_features_in_: int
-    doc_sweeps: int
+    #: blocks of draws, other than "components", with topics on the first axis
+    _by_topic: ClassVar[tuple[str, ...]] = ()
+
+    components_: Array = field(init=False)
+    topic_word_prior_: float = field(init=False)
+    n_features_in_: int = field(init=False)
+    doc_sweeps: int = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
