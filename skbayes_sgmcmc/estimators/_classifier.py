@@ -99,9 +99,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
-            New rows.
+            New rows, in a form that ``fit`` takes.
         y : array of shape (n_samples,) or (n_samples, n_targets)
-            Their labels.
+            Their labels. Where ``fit`` takes datasets, None means those of the items.
         classes : array of shape (n_classes,), list of arrays or None, default=None
             All classes of the stream. Required in the first call, unless y contains all classes.
             If y has several columns: a list with the classes of each, or None if they are 0 and 1.

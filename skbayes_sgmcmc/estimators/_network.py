@@ -339,8 +339,8 @@ class NetworkEstimator(SGMCMCEstimator):
 
 def _as_slice(chosen: Array) -> Any:
     """The slice of these numbers, which views of draws need; the numbers unless they are one."""
-    some = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
-    return some if np.array_equal(chosen, np.arange(some.start or 0, some.stop)) else chosen
+    some = slice(int(chosen[0]), int(chosen[-1]) + 1)
+    return some if np.array_equal(chosen, np.arange(some.start, some.stop)) else chosen
 
 
 def _joined(posterior: PosteriorSamples, names: tuple[str, ...], draws: Any) -> Array:
