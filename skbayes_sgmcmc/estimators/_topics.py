@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from operator import methodcaller
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from .._arrays import Array
 from .._data.kept_rows import KeptRows
@@ -17,7 +15,6 @@ from .._data.word_counts import word_counts
 from .._draws.alignment import matched
 from .._exceptions import later_not_allowed, not_allowed, warn
 from .._limits import LIMITS, slices
-from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
     BOUNDS,
     check_int,
@@ -27,10 +24,10 @@ from .._validation import (
     check_scale,
     validate_data,
 )
-from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
 from ._parameters import Check, choice, unless
 from ._reading import check_fitted
+from ._transformer import BayesianTransformer
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -43,7 +40,7 @@ PREDICTION_DRAWS = 20
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
+class TopicModel(BayesianTransformer):
     """Base class of models of word counts. The rows of their draws "components" are topics."""
 
     topic_word_prior: float | None = None
@@ -68,7 +65,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _validate_counts(self, X: Any, *, reset: bool = False, fitting: bool = False) -> Any:
@@ -107,57 +103,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return draws | {"components": ordered} | others
 
     # fitting --------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior of the topics.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Nonnegative counts of words (columns) in documents (rows).
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are invalid.
-        SamplingError
-            Every chain diverged. The estimator then stays as it was before the call.
-        """
-        self._fit(X)
-        return self
-
-    def _takes_streams(self) -> bool:
-        """Whether ``partial_fit`` is available; if not, raise an ``AttributeError``."""
-        return True
-
-    @available_if(methodcaller("_takes_streams"))
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue sampling with new documents of a stream, for one pass over these documents.
-
-        The target is the posterior given ``total_samples`` documents or, if that is None, given the
-        documents seen so far. The newest ``n_draws`` draws of each chain are kept. The documents
-        are not stored. The first call after ``fit`` starts a new stream, unless
-        ``warm_start=True``.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            New documents, with the vocabulary of the first call.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, stream=True)
-        return self
 
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
@@ -268,10 +213,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstima
         return {}
 
     # predictions ----------------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def transform(self, X: Any) -> Array:
         """Compute the expected topic proportions of documents.
