@@ -380,7 +380,10 @@ def check_predictions(values: Array, X: Any) -> Array:
     """Return predictions for rows X, which must be finite."""
     if np.isfinite(values).all():
         return values
-    largest = "large" if hasattr(X, "blocks") else f"{_magnitude(X):.3g}"
+    largest = "large"
+    if not hasattr(X, "blocks"):  # of rows in memory
+        held = X.data if hasattr(X, "indptr") else np.asarray(X)
+        largest = f"{np.abs(held).max(initial=0.0):.3g}"
     raise size_not_allowed(
         f"X is not allowed: its largest magnitude is {largest}, with "
         "which predictions leave the finite numbers; give rows in the units of those of fit, or "
@@ -402,10 +405,6 @@ def check_densities(values: Array, refused: Array, y: Array, first: int = 0) -> 
             "predictions that its log density leaves the finite numbers; give y, and the rows X, "
             "in the units of those of fit."
         )
-
-
-def _magnitude(X: Any) -> float:
-    return float(np.abs(X.data if hasattr(X, "indptr") else np.asarray(X)).max(initial=0.0))
 
 
 def check_sizes(name: str, sizes: Any, *, high: float = np.inf) -> tuple[int, ...]:

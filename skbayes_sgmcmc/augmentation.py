@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample, pad
+
 from ._exceptions import undefined
 from ._sklearn import BaseEstimator
 from ._validation import check_int, check_real
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ._data.chain_random import ChainRandom
 
 __all__ = [
@@ -70,8 +72,6 @@ class RandomFlip(Augmentation):
         self.probability = probability
 
     def change(self, x: Tensor, u: Tensor) -> Tensor:
-        import torch
-
         check_real("probability", self.probability, low=0.0, high=1.0, closed="both")
         return torch.where((u[:, 0] < self.probability)[:, None, None, None], x.flip(-1), x)
 
@@ -97,12 +97,10 @@ class RandomCrop(Augmentation):
         self.padding = padding
 
     def change(self, x: Tensor, u: Tensor) -> Tensor:
-        import torch
-
-        pad = check_int("padding", self.padding, low=0)
+        most = check_int("padding", self.padding, low=0)
         n, _, height, width = x.shape
-        wide = torch.nn.functional.pad(x, (pad, pad, pad, pad))
-        shift = (u * (2 * pad + 1)).long()
+        wide = pad(x, (most, most, most, most))
+        shift = (u * (2 * most + 1)).long()
         rows = shift[:, :1] + torch.arange(height, device=x.device)
         columns = shift[:, 1:] + torch.arange(width, device=x.device)
         image = torch.arange(n, device=x.device)[:, None, None]
@@ -129,8 +127,6 @@ class RandomRotation(Augmentation):
         self.degrees = degrees
 
     def change(self, x: Tensor, u: Tensor) -> Tensor:
-        import torch
-
         bound = check_real("degrees", self.degrees, low=0.0, high=180.0, closed="both")
         angle = (2.0 * u[:, 0] - 1.0) * (bound * torch.pi / 180.0)
         cosine, sine = torch.cos(angle), torch.sin(angle)
@@ -138,9 +134,8 @@ class RandomRotation(Augmentation):
         matrix = torch.stack(
             [cosine, -sine * ratio, zero, sine / ratio, cosine, zero], dim=1
         ).reshape(-1, 2, 3)
-        functional = torch.nn.functional
-        grid = functional.affine_grid(matrix, list(x.shape), align_corners=False)
-        return functional.grid_sample(x, grid, align_corners=False)
+        grid = affine_grid(matrix, list(x.shape), align_corners=False)
+        return grid_sample(x, grid, align_corners=False)
 
 
 class RandomErasing(Augmentation):
@@ -168,8 +163,6 @@ class RandomErasing(Augmentation):
         self.largest = largest
 
     def change(self, x: Tensor, u: Tensor) -> Tensor:
-        import torch
-
         check_real("probability", self.probability, low=0.0, high=1.0, closed="both")
         largest = check_real("largest", self.largest, low=0.0, high=1.0, closed="right")
         inside = (u[:, 4] < self.probability)[:, None, None]

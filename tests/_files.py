@@ -1,12 +1,14 @@
-"""Estimators that have been written to a file, and read again."""
+"""Estimators that have been written to a file, and read again; and draws that are in one."""
 
 from __future__ import annotations
 
+import mmap
 import pickle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import joblib
+import numpy as np
 import pytest
 
 from skbayes_sgmcmc import skops_trusted_types
@@ -26,3 +28,10 @@ def by_joblib(estimator):
 def by_skops(estimator):
     skops = pytest.importorskip("skops.io")
     return skops.loads(skops.dumps(estimator), trusted=skops_trusted_types())
+
+
+def in_a_file(values):
+    """Whether an array of draws, or a part of one, is a map of a file."""
+    while isinstance(values, np.ndarray):
+        values = values.base
+    return isinstance(values, mmap.mmap)

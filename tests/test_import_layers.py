@@ -50,7 +50,7 @@ ENTRANCES = {
     "_engine.problem": {"estimators._base"},
     "_engine.run": {"estimators._base"},
     "_engine.streams": {"estimators._base"},
-    "_engine.log_joint": {"estimators._log_joint"},
+    "_engine.log_joint": {"estimators._methods"},
     # predictions, and the features of last layers, choose their device as runs do
     "_engine.devices": {
         "estimators._base",

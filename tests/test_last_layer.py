@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from _files import in_a_file
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
@@ -22,7 +23,6 @@ from skbayes_sgmcmc import (
     to_torch,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc._draws.storage import on_disk
 from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
 from skbayes_sgmcmc.models.linear.last_layer import LogisticHead, RegressionHead
 from skbayes_sgmcmc.models.linear.rotated import FeatureCoordinates
@@ -206,7 +206,7 @@ def test_features_may_lie_in_a_file(tmp_path, monkeypatch):
     kinds = []
 
     def recorded(self, values, *rest):
-        kinds.append(on_disk(values))
+        kinds.append(in_a_file(values))
         return original(self, values, *rest)
 
     original = LogisticHead.make_data

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _files import in_a_file
 from _links import messages
 from _modules import norm_module
 from sklearn.base import clone
@@ -22,7 +23,6 @@ from skbayes_sgmcmc import (
     to_torch,
 )
 from skbayes_sgmcmc._data.minibatch import Batch
-from skbayes_sgmcmc._draws.storage import on_disk
 from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import model as network
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -267,7 +267,7 @@ def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(network, "decode", recorded)
     clf = BayesianModuleClassifier(norm_module, storage=Storage(dir=tmp_path), **TINY).fit(X, y)
     assert sizes == [64 * 12 + 12 + 24 + 120 + 10] * 8
-    assert on_disk(clf.posterior_.draws["0.weight"])
+    assert in_a_file(clf.posterior_.draws["0.weight"])
 
 
 def test_a_fit_builds_the_module_and_predictions_do_not(limits):

@@ -9,7 +9,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
-from _files import by_skops
+from _files import by_skops, in_a_file
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -64,8 +64,8 @@ def on_disk(tmp_path_factory):
 
 def test_draws_on_disk_are_those_in_memory(plain, on_disk):
     for name, values in plain.posterior_.draws.items():
-        assert storage.on_disk(on_disk.posterior_.draws[name])
-        assert not storage.on_disk(values)
+        assert in_a_file(on_disk.posterior_.draws[name])
+        assert not in_a_file(values)
         np.testing.assert_array_equal(on_disk.posterior_[name], values)
     np.testing.assert_array_equal(on_disk.predict_proba(X), plain.predict_proba(X))
 

@@ -110,14 +110,6 @@ def allocate(shape: tuple[int, ...], dtype: str, folder: Any = None) -> Array:
         ) from error
 
 
-def on_disk(values: Array) -> bool:
-    """Whether an array that :func:`allocate` made, or a part of one, is in a file."""
-    base: Any = values
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return isinstance(base, mmap.mmap)
-
-
 def dtype_name(dtype: Any) -> str:
     """The name of a torch dtype in numpy."""
     return str(dtype).removeprefix("torch.")

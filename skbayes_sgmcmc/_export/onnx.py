@@ -158,14 +158,16 @@ def to_onnx(estimator: Any, path: str | os.PathLike[str], *, n_draws: int | None
             "one input: use to_torch."
         )
     module, (_, last) = to_torch(estimator, n_draws=n_draws), parts(estimator)
-    classifier = is_classifier(last)
-    outputs = _output_names(last.classes_) if classifier else ["mean", "std"]
+    outputs, classes = ["mean", "std"], None
+    if is_classifier(last) and isinstance(last.classes_, list):  # of several targets
+        classes = [known.tolist() for known in last.classes_]
+        outputs = [f"probabilities_{j}" for j in range(len(classes))]
+    elif is_classifier(last):
+        outputs, classes = ["probabilities"], last.classes_.tolist()
     row_shape = getattr(last, "_shape_in", None) or (last.n_features_in_,)  # as in fit
     program = _program(module, row_shape, outputs)
-    if classifier:
-        several, known = isinstance(last.classes_, list), last.classes_
-        listed = [each.tolist() for each in known] if several else known.tolist()
-        program.model.metadata_props["classes"] = json.dumps(listed, default=str)  # of dates
+    if classes is not None:
+        program.model.metadata_props["classes"] = json.dumps(classes, default=str)  # of dates
     try:  # beside the file and then moved there: readers never see half of it
         with tempfile.TemporaryDirectory(dir=path.absolute().parent) as folder:
             program.save(Path(folder) / path.name)
@@ -192,13 +194,6 @@ def _checked(path: Any) -> Path:
     if not path.absolute().parent.is_dir():
         raise not_allowed(f"{refused}: its folder does not exist; give an existing one.")
     return path
-
-
-def _output_names(classes: Any) -> list[str]:
-    """Names of a classifier's outputs: several if ``classes_`` is a list with those of targets."""
-    if not isinstance(classes, list):
-        return ["probabilities"]
-    return [f"probabilities_{j}" for j in range(len(classes))]
 
 
 def _program(module: nn.Module, row_shape: tuple[int, ...], outputs: list[str]) -> Any:

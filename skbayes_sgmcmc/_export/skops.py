@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 from .._sklearn import BaseEstimator
 
@@ -55,10 +54,6 @@ def skops_trusted_types() -> list[str]:
     names = [(module, name) for module in public for name in module.__all__]
     # not the version, which is looked up in a file
     found = [getattr(module, name) for module, name in names if name != "__version__"]
-    classes = {f"{kind.__module__}.{kind.__qualname__}" for kind in found if _has_parameters(kind)}
+    kinds = [each for each in found if isinstance(each, type) and issubclass(each, BaseEstimator)]
+    classes = {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds}
     return sorted(classes | {f"{package}.{name}" for name in STATE})
-
-
-def _has_parameters(found: Any) -> bool:
-    """Whether ``found`` is a class of objects with scikit-learn's parameters."""
-    return isinstance(found, type) and issubclass(found, BaseEstimator)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ._fitting import Task, all_or_nothing, extremes_named, renew_attributes
 from ._html import block, diagram
 from ._mixing import Extreme, MustMix, check_mixing, check_order, some_r_hat
 from ._named_draws import Named, attributes, joined, labels_of
-from ._parameters import CHECKS, Check, SamplingParameters
+from ._parameters import CHECKS, Check
 from ._sense import check_run
 from .tables.checks import validate_x
 from .tables.columns import Columns, check_columns_stay
@@ -43,48 +43,70 @@ if TYPE_CHECKING:
     from ..diagnostics import Summary
     from ..models._protocol import Model
     from ..priors.factorised import Prior
+    from ..schedules import MixingDistance, Schedule
+
+#: of an estimator that is not fitted: nothing by any name
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
-class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
-    """Base class of all estimators. Subclasses make the model and its data."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base class of all estimators. Subclasses add parameters, and make the model and its data."""
 
-    posterior_: PosteriorSamples
-    n_chains_: int
-    n_draws_: int
-    n_steps_: int
-    _most_steps: int
-    # parameters that each estimator has for itself
-    prior: Any
-    sampler: Any
-    init: Any
+    integrator: str = "auto"
+    step_size: float | Schedule | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    n_chains: int = 4
+    n_draws: int | Literal["auto"] = "auto"
+    burn_in: int | Literal["auto"] = "auto"
+    thinning: int | MixingDistance | Literal["auto"] = "auto"
+    max_steps: int | None = None
+    temperature: float | Schedule = 1.0
+    total_samples: float | None = None
+    warm_start: bool = False
+    compiled: bool | Literal["auto"] = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None
+    n_jobs: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+    # each estimator has these with types and defaults of its own
+    prior: Any = field(init=False)
+    sampler: Any = field(init=False)
+    init: Any = field(init=False)
+
+    posterior_: PosteriorSamples = field(init=False)
+    n_chains_: int = field(init=False)
+    n_draws_: int = field(init=False)
+    n_steps_: int = field(init=False)
+    _most_steps: int = field(init=False)
     #: the state of the chains, if later ones may continue it; and what their parameters mean
-    _chain_state: Any = None
-    _fitted_as: tuple[Any, ...] | None = None
+    _chain_state: Any = field(default=None, init=False)
+    _fitted_as: tuple[Any, ...] | None = field(default=None, init=False)
     #: parameters of a class that say what draws mean, and the values of all of them in the fit
-    _read_with_draws: tuple[str, ...] = ()
-    _fitted_with: Mapping[str, Any] = MappingProxyType({})
+    _read_with_draws: ClassVar[tuple[str, ...]] = ()
+    _fitted_with = NONE
     #: parameters that name columns of X which are no features: one each, or columns of labels
-    _column_parameters: tuple[str, ...] = ()
-    _label_parameters: tuple[str, ...] = ()
+    _column_parameters: ClassVar[tuple[str, ...]] = ()
+    _label_parameters: ClassVar[tuple[str, ...]] = ()
     #: labels of the latter, by column
-    _known_labels: Mapping[int, list[Any]] = MappingProxyType({})
+    _known_labels = NONE
     #: how columns of X become numbers; estimators with ``categorical_features`` learn it
-    _encoding: Encoding = PLAIN
+    _encoding: Encoding = field(default=PLAIN, init=False)
     #: rows of a stream so far, None after ``fit``; and when its mixing was last checked
-    _stream_rows: float | None = None
+    _stream_rows: float | None = field(default=None, init=False)
     _rows_checked = 0.0
     #: the largest R-hat and the smallest ESS, each with its coordinate, if they were computed
-    _mixing: tuple[Extreme, Extreme] | None = None
+    _mixing: tuple[Extreme, Extreme] | None = field(default=None, init=False)
     #: texts of the warnings of the latest call of ``fit`` or ``partial_fit``
-    _fit_warnings: Sequence[str] = ()
+    _fit_warnings: Sequence[str] = field(default=(), init=False)
     #: where the next fit leaves its warnings, if a search has made this clone
-    _search_file: str | None = None
+    _search_file: str | None = field(default=None, init=False)
 
-    def _html_repr(self) -> str:
-        return diagram(self)
-
-    def _sk_visual_block_(self) -> Any:
-        return block(self)
+    # what notebooks show
+    _html_repr = diagram
+    _sk_visual_block_ = block
 
     def __sklearn_clone__(self) -> Self:
         copy = super().__sklearn_clone__()
@@ -467,8 +489,7 @@ class SGMCMCEstimator(SamplingParameters, CallbackSupportMixin, BaseEstimator):
         """Predictions as a torch module that averages ``n_draws`` of the pooled draws."""
         reading.check_fitted(self)
         self._encoding.check_plain("an export")
-        most = self.n_chains_ * self.n_draws_
-        check_unless(None, check_int, "n_draws", n_draws, high=most)
+        check_unless(None, check_int, "n_draws", n_draws, high=self.posterior_.n_pooled)
         return self._ensemble(*self.posterior_.spaced(n_draws))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

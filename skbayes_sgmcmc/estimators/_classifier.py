@@ -30,7 +30,7 @@ from ._base import SGMCMCEstimator
 from ._class_order import check_classes
 from ._classes import Classes, columns, logs, n_columns
 from ._fitting import Task
-from ._log_joint import log_joint
+from ._methods import fit, log_joint
 from ._probabilities import ProbabilityClassifier
 from ._sense import SENSE, check_classification, some_of_each
 from .tables.checks import validate_xy, weighted
@@ -51,35 +51,6 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
     _stream_classes: Array | None = None
     _order_warned = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Sample the posterior of the parameters.
-
-        Parameters
-        ----------
-        X : array, CSR matrix or table of shape (n_samples, n_features)
-            Rows. Linear models and spike-and-slab priors take CSR matrices. Estimators with
-            ``categorical_features`` take tables of pandas, polars and pyarrow with categories and
-            gaps.
-        y : array of shape (n_samples,) or (n_samples, n_targets)
-            Labels of at least two classes. Classifiers with a network take several columns, in a
-            sparse format, too: labels of 0 and 1 (multilabel), or any others (multi-output).
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are invalid.
-        SamplingError
-            Every chain diverged. The estimator then stays as it was before the call.
-        """
-        self._fit(X, y, sample_weight)
-        return self
-
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
@@ -99,9 +70,9 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         Parameters
         ----------
         X : array or CSR matrix of shape (n_samples, n_features)
-            New rows.
+            New rows, in a form that ``fit`` takes.
         y : array of shape (n_samples,) or (n_samples, n_targets)
-            Their labels.
+            Their labels. Where ``fit`` takes datasets, None means those of the items.
         classes : array of shape (n_classes,), list of arrays or None, default=None
             All classes of the stream. Required in the first call, unless y contains all classes.
             If y has several columns: a list with the classes of each, or None if they are 0 and 1.
@@ -115,6 +86,7 @@ class BayesianClassifier(ProbabilityClassifier, SGMCMCEstimator):
         self._fit(X, y, sample_weight, stream=True, classes=classes)
         return self
 
+    fit = fit
     log_joint = log_joint
 
     def _check_stream(self) -> None:

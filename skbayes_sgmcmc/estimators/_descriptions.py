@@ -206,6 +206,40 @@ calibration_power_ : float
     if the average is too unsure.
 """)
 
+#: of multilayer perceptrons, in the place of those of networks
+PERCEPTRON = _entries(r"""
+prior : {"normal", "laplace"} or Prior, default="normal"
+    Prior on weights and biases.
+prior_scale : str, LearnedScale, float or sequence of float, default="auto"
+    Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
+    for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 4 / sqrt(fan-in) for output
+    weights (1 / sqrt(fan-in) in regression) and 1 for biases. The prior of the function is then
+    independent of the width. "learned": the scales of the normal prior are sampled, one for each
+    input feature and each other block of weights or biases (see
+    :class:`~skbayes_sgmcmc.priors.LearnedScale`). "auto": "learned" with the normal prior, except
+    at temperatures between 0 and 1, otherwise "fan_in".
+sampler : str or Sampler, default="auto"
+    Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
+    "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
+    ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
+    eighth of the number of rows, or in regression at most 67 million rows times parameters;
+    otherwise, and with a ``batch_size`` of some of few rows, "psgld".
+batch_size : "auto" or int, default="auto"
+    Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
+    values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
+    10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
+    million are enough); otherwise all rows.
+compiled : "auto" or bool, default="auto"
+    Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
+    perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
+    Euler integrator, in long runs on a CPU. The latter have a random number generator of their
+    own, so the same seed gives different draws. On a GPU, whole steps are recorded and replayed
+    (CUDA graphs). Predictions of many rows in single precision are compiled on a CPU unless it is
+    False.
+dtype : {"auto", "float32", "float64"}, default="auto"
+    Precision of the sampling. "auto": float32, which takes half the time of float64.
+""")
+
 #: of torch modules, in the place of those of networks
 MODULE = _entries(r"""
 input_shape : tuple of int or None, default=None
@@ -267,6 +301,11 @@ n_features_in_ : int
 
 #: of sparse networks, in the place of those of networks
 SPARSE = _entries(r"""
+hidden_layer_sizes : int or sequence of int, default=()
+    Number of units of each hidden layer. An empty sequence gives a linear model.
+prior_scale : "fan_in", float or sequence of float, default="fan_in"
+    Standard deviation of the normal prior on biases and on layers that are not sparse.
+    "fan_in": as for :class:`BayesianMLPClassifier`.
 prior : "spike_slab" or SpikeSlab, default="spike_slab"
     Prior on the weights of the layers that it names, with its hyperparameters and the update of
     its latent variables. Biases and other layers have a normal prior. "spike_slab" means

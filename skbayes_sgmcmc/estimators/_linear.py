@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,20 +21,23 @@ from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORICAL_SHAPE, LINEAR, can_learn, check_prior_scale, learned_scale
 from ._mixing import SCALE_REMEDY, MustMix, short_name
-from ._parameters import LinearParameters
 from ._reading import check_fitted
 from ._sense import check_spread, check_strays
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
     from .._draws.posterior_samples import PosteriorSamples
+    from .._draws.storage import Storage
     from .._engine.run import Run
     from .._engine.settings import Settings
     from ..diagnostics import Summary
     from ..models.networks.distillation import Blueprint
+    from ..priors.factorised import Prior
     from ..priors.learned_scale import LearnedScale
+    from ..samplers import Sampler
     from ._fitting import Task
 
 
@@ -46,13 +49,22 @@ LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 LEFT_OUT, NOTED = 0.05, 1.0
 
 
-class LinearEstimator(LinearParameters, SGMCMCEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearEstimator(SGMCMCEstimator):
     """Mixin of estimators with a linear model: ``prior_scale`` and ``fit_intercept``."""
 
-    fit_intercept: bool
-    prior_scale: Any
+    prior: Prior | Literal["normal", "laplace"] = "normal"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    sampler: str | Sampler = "auto"
+    preconditioner: ArrayLike | Literal["auto", "hessian", "diagonal"] | None = "auto"
+    gradient: str = "auto"
+    init: ArrayLike | Literal["auto", "random", "map", "gaussian"] = "auto"
+    storage: Storage | None = None
+
+    fit_intercept: bool = field(init=False)
+    prior_scale: Any = field(init=False)
     #: standard deviations of the features in the first fit
-    _x_scale: Array
+    _x_scale: Array = field(init=False)
     #: blocks that coefficients of all rows add to, and their signs
     _baselines: ClassVar[dict[str, int]] = {"intercept": 1}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -31,32 +33,53 @@ from . import _module_checks as checks
 from . import _module_rows as module_rows
 from ._last_layer import LastLayer
 from ._module_rows import is_dataset_like
-from ._parameters import Check, ModuleParameters, check_any_prior
+from ._parameters import Check, check_any_prior
 from ._sparsity import compress
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-class ModuleEstimator(ModuleParameters, LastLayer):
+    from ..models.networks.pruning import Pruning
+    from ..priors import LearnedScale, Prior, SpikeSlab
+    from ..samplers import Sampler
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ModuleEstimator(LastLayer):
     """Mixin of estimators of a torch module that the user gives.
 
     ``fit`` keeps its own copy of the module, ``_module``. Parameters that are not sampled, and
     buffers, keep the values that they have there.
     """
 
-    module: Any
+    input_shape: Sequence[int] | None = None
+    sample_parameters: str | Sequence[str] | Callable[..., bool] = "trainable"
+    prior: Prior | SpikeSlab | Literal["normal", "laplace", "spike_slab"] = "normal"
+    prior_scale: float | Sequence[float] | LearnedScale | str = "auto"
+    prior_center: Literal[0, "module"] = 0
+    prune: float | Pruning | None = None
+    standardize: bool = False
+    augment: Callable[..., Any] | None = None
+    n_workers: int = 0
+    sampler: str | Sampler = "auto"
+    init: ArrayLike | Literal["auto", "module", "random", "map"] = "auto"
+    validation_fraction: float = 0.15
+
+    module: Any = field(init=False)
     # of regressors
-    _family: Any
-    likelihood: Any
+    _family: Any = field(init=False)
+    likelihood: Any = field(init=False)
     #: the parameters that ``_module`` and ``_sampled_names`` were made from
-    _made_from: tuple[Any, Any] = (None, None)
+    _made_from: tuple[Any, Any] = field(default=(None, None), init=False)
     #: the final softmax or sigmoid of the module, which ``_module`` does without
-    _left_out: str | None = None
+    _left_out: str | None = field(default=None, init=False)
     #: multiplications of its linear layers and convolutions for a row
     _counted_products = 0
 
     # parameters -----------------------------------------------------------------------------------
 
     _checks: ClassVar[dict[str, Check]] = {"prior": check_any_prior}
-    _read_with_draws: tuple[str, ...] = ("input_shape",)
+    _read_with_draws: ClassVar[tuple[str, ...]] = ("input_shape",)
 
     def _check_together(self, settings: Settings) -> None:
         super()._check_together(settings)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +28,6 @@ from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import NETWORK, can_learn, check_prior_scale, learned_scale
 from ._mixing import MIXING, MustMix
-from ._parameters import NetworkParameters
 from ._regressor import BayesianRegressor
 from ._sense import check_drift, check_spread, check_strays
 from ._sparsity import Sparsity, set_zeros
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .._data.kept_rows import KeptRows
+    from .._draws.storage import Storage
     from .._engine.settings import Settings
     from ..models.likelihoods.base import Likelihood
     from ..models.networks.distillation import Blueprint
@@ -51,25 +52,30 @@ if TYPE_CHECKING:
 LOGIT_GAIN = 4.0
 
 
-class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class NetworkEstimator(SGMCMCEstimator):
     """Mixin of estimators with a network as model. Subclasses make the network."""
 
-    prior_scale: Any
-    standardize: bool
-    n_features_in_: int
-    _n_outputs: int
+    chain_method: str = "auto"
+    precision: str = "full"
+    storage: Storage | None = None
+
+    prior_scale: Any = field(init=False)
+    standardize: bool = field(init=False)
+    n_features_in_: int = field(init=False)
+    _n_outputs: int = field(init=False)
     #: parameters that only some estimators have
-    augment: Any = None
-    prune: Any = None
+    augment: Any = field(default=None, init=False)
+    prune: Any = field(default=None, init=False)
     #: what of a row is which argument of the network
-    _layout: Layout = PLAIN
+    _layout: Layout = field(default=PLAIN, init=False)
     #: blocks of weights with a spike-and-slab prior, and pruned blocks, in the network's order
-    _sparse_blocks: tuple[str, ...]
-    _pruned_blocks: tuple[str, ...]
+    _sparse_blocks: tuple[str, ...] = field(init=False)
+    _pruned_blocks: tuple[str, ...] = field(init=False)
     #: set only on copies of the estimator that predict several blocks
-    _network: Network | None = None
+    _network: Network | None = field(default=None, init=False)
     #: all draws by the device that blocks of one call have sent them to; None: each sends its own
-    _sent: dict[str, Any] | None = None
+    _sent: dict[str, Any] | None = field(default=None, init=False)
 
     def _make_network(self, n_outputs: int) -> Network:
         """The network for rows with the columns of the fit."""
@@ -333,8 +339,8 @@ class NetworkEstimator(NetworkParameters, SGMCMCEstimator):
 
 def _as_slice(chosen: Array) -> Any:
     """The slice of these numbers, which views of draws need; the numbers unless they are one."""
-    some = slice(int(chosen[0]), int(chosen[-1]) + 1) if len(chosen) else slice(0)
-    return some if np.array_equal(chosen, np.arange(some.start or 0, some.stop)) else chosen
+    some = slice(int(chosen[0]), int(chosen[-1]) + 1)
+    return some if np.array_equal(chosen, np.arange(some.start, some.stop)) else chosen
 
 
 def _joined(posterior: PosteriorSamples, names: tuple[str, ...], draws: Any) -> Array:
@@ -418,7 +424,7 @@ class NetworkRegressor(NetworkEstimator, BayesianRegressor):
     """Base class of regressors with a likelihood that depends on the outputs of a network."""
 
     # it decides on the noise: that of "auto", and whether the sigma of spikes is the noise
-    _read_with_draws: tuple[str, ...] = ("prior",)
+    _read_with_draws: ClassVar[tuple[str, ...]] = ("prior",)
     #: outputs beyond which means are linear in them, for a logarithmic link
     _y_bend: Array
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -10,14 +11,22 @@ from .._data.scaling import scale_of_effects
 from .._draws.posterior_samples import PosteriorSamples
 from .._validation import check_sizes
 from ._network import NetworkEstimator
-from ._parameters import PerceptronParameters
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
-class Perceptron(PerceptronParameters, NetworkEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Perceptron(NetworkEstimator):
     """Mixin of estimators with ``hidden_layer_sizes`` and ``activation``."""
 
-    hidden_layer_sizes: Any
-    _read_with_draws: tuple[str, ...] = ("hidden_layer_sizes", "activation")
+    activation: str = "relu"
+    categorical_features: ArrayLike | Literal["from_dtype"] | None = "from_dtype"
+    standardize: bool = True
+    init: ArrayLike | Literal["auto", "random", "map"] = "auto"
+
+    hidden_layer_sizes: Any = field(init=False)
+    _read_with_draws: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes", "activation")
     #: whether rows are dense: features of one unit then share a scale, and ``dtype="auto"`` means
     #: float32 even for few parameters
     _dense = True

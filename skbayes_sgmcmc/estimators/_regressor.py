@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from sklearn.utils import Bunch, get_tags
@@ -29,7 +29,7 @@ from .._validation import (
 )
 from ._base import SGMCMCEstimator
 from ._likelihoods import FEWEST_FOR_OWN_NOISE, OF_NETWORKS, Choice, Family
-from ._log_joint import log_joint
+from ._methods import fit, log_joint
 from ._score import score
 from ._sense import check_regression
 from .tables.checks import validate_numbers, weighted
@@ -50,33 +50,6 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Sample the posterior of the parameters.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_samples, n_features)
-            Rows. Estimators with ``categorical_features`` take tables of pandas, polars and pyarrow
-            with categories and gaps.
-        y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Nonnegative weights of the rows. A weight is the exponent of the likelihood of its row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are invalid.
-        SamplingError
-            Every chain diverged. The estimator then stays as it was before the call.
-        """
-        self._fit(X, y, sample_weight)
-        return self
-
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Continue sampling with new rows of a stream, for one pass over these rows.
 
@@ -96,6 +69,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         self._fit(X, y, sample_weight, stream=True)
         return self
 
+    fit = fit
     log_joint = log_joint
     score = score
 
@@ -127,7 +101,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
     #: names of the likelihoods that the estimator has, and whether it is a GLM
     _likelihoods: tuple[str, ...] = OF_NETWORKS
     _is_glm = False
-    _read_with_draws: tuple[str, ...] = ("likelihood", "noise")
+    _read_with_draws: ClassVar[tuple[str, ...]] = ("likelihood", "noise")
     _y_shape: tuple[int, ...]
     #: the model sees targets minus this centre, divided by this scale
     _y_center: Any = 0.0

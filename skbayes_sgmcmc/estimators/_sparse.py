@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,23 +16,33 @@ from .._limits import LIMITS, slices
 from .._sklearn import SelectorMixin
 from .._validation import check_is_fitted
 from ._mixing import short_name
-from ._parameters import Check, SparseParameters, check_spikes
+from ._parameters import Check, check_spikes
 from ._perceptron import Perceptron
 from ._sense import some_rows
 from ._sparsity import compress
 
 if TYPE_CHECKING:
     from .._data.kept_rows import KeptRows
+    from ..models.networks.pruning import Pruning
+    from ..priors.spike_slab import SpikeSlab
+    from ..samplers import Sampler
 
 
 #: log likelihood for each feature beyond which predictions depend on features without any doubt
 SURE_GAIN = 4.0
 
 
-class SparsePerceptron(SelectorMixin, SparseParameters, Perceptron):
+@dataclass(kw_only=True, eq=False, repr=False)
+class SparsePerceptron(SelectorMixin, Perceptron):
     """Mixin of the sparse estimators: feature selectors that are linear or have hidden layers."""
 
-    sigma_: float
+    prior: SpikeSlab | Literal["spike_slab"] = "spike_slab"
+    prior_scale: float | Sequence[float] | Literal["fan_in"] = "fan_in"
+    prune: float | Pruning | None = None
+    threshold: float = 0.5
+    sampler: str | Sampler = "psgld"
+
+    sigma_: float = field(init=False)
     _dense = False
     _checks: ClassVar[dict[str, Check]] = {"prior": check_spikes}
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from operator import methodcaller
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from .._arrays import Array
 from .._data.kept_rows import KeptRows
@@ -16,7 +15,6 @@ from .._data.word_counts import word_counts
 from .._draws.alignment import matched
 from .._exceptions import later_not_allowed, not_allowed, warn
 from .._limits import LIMITS, slices
-from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
     BOUNDS,
     check_int,
@@ -26,13 +24,14 @@ from .._validation import (
     check_scale,
     validate_data,
 )
-from ._base import SGMCMCEstimator
 from ._mixing import MIXING, MustMix
-from ._parameters import Check, TopicParameters, choice, unless
+from ._parameters import Check, choice, unless
 from ._reading import check_fitted
+from ._transformer import BayesianTransformer
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
+    from ..samplers import Sampler
     from ._fitting import Task
 
 
@@ -40,24 +39,32 @@ if TYPE_CHECKING:
 PREDICTION_DRAWS = 20
 
 
-class TopicModel(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicParameters, SGMCMCEstimator
-):
+@dataclass(kw_only=True, eq=False, repr=False)
+class TopicModel(BayesianTransformer):
     """Base class of models of word counts. The rows of their draws "components" are topics."""
 
-    #: blocks of draws, other than "components", with topics on the first axis
-    _by_topic: tuple[str, ...] = ()
+    topic_word_prior: float | None = None
+    parametrization: str = "expanded_mean"
+    prior: str = "gamma"
+    prior_scale: float = 1.0
+    prior_mean: float = 0.1
+    sampler: str | Sampler = "auto"
+    n_chains: int = 1
+    thinning: int | Literal["auto"] = "auto"
+    init: str = "auto"
 
-    components_: Array
-    topic_word_prior_: float
-    n_features_in_: int
-    doc_sweeps: int
+    #: blocks of draws, other than "components", with topics on the first axis
+    _by_topic: ClassVar[tuple[str, ...]] = ()
+
+    components_: Array = field(init=False)
+    topic_word_prior_: float = field(init=False)
+    n_features_in_: int = field(init=False)
+    doc_sweeps: int = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _validate_counts(self, X: Any, *, reset: bool = False, fitting: bool = False) -> Any:
@@ -96,57 +103,6 @@ class TopicModel(
         return draws | {"components": ordered} | others
 
     # fitting --------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior of the topics.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            Nonnegative counts of words (columns) in documents (rows).
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are invalid.
-        SamplingError
-            Every chain diverged. The estimator then stays as it was before the call.
-        """
-        self._fit(X)
-        return self
-
-    def _takes_streams(self) -> bool:
-        """Whether ``partial_fit`` is available; if not, raise an ``AttributeError``."""
-        return True
-
-    @available_if(methodcaller("_takes_streams"))
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue sampling with new documents of a stream, for one pass over these documents.
-
-        The target is the posterior given ``total_samples`` documents or, if that is None, given the
-        documents seen so far. The newest ``n_draws`` draws of each chain are kept. The documents
-        are not stored. The first call after ``fit`` starts a new stream, unless
-        ``warm_start=True``.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_samples, n_features)
-            New documents, with the vocabulary of the first call.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, stream=True)
-        return self
 
     def _encoded(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, stream: bool
@@ -257,10 +213,6 @@ class TopicModel(
         return {}
 
     # predictions ----------------------------------------------------------------------------------
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
 
     def transform(self, X: Any) -> Array:
         """Compute the expected topic proportions of documents.

@@ -279,19 +279,14 @@ class DistilledClassifier(ProbabilityClassifier, BaseEstimator):
     def _proba(self, rows: Array) -> Array:
         import torch
 
-        module = self._module(self._dtype())
+        dtype = getattr(torch, next(iter(self.weights_.values())).dtype.name)  # as it was trained
+        module = self._module(dtype)
         with torch.no_grad():
             logits = [
                 module(torch.from_numpy(rows[part].copy())).double()
                 for part in slices(len(rows), LIMITS.module_rows)
             ]
         return np.asarray((self._power * torch.cat(logits)).softmax(1))
-
-    def _dtype(self) -> Any:
-        """The precision that the student was trained with."""
-        import torch
-
-        return torch.from_numpy(np.empty(0, next(iter(self.weights_.values())).dtype)).dtype
 
     def _module(self, dtype: Any) -> nn.Sequential:
         """The student as a module that maps rows to logits, for predictions."""

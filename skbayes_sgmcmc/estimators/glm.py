@@ -300,11 +300,9 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
         names = *self._linear.blocks, "intercept", *self._likelihood().own_names
         one_of = OF_NEAR if self._family.standardised else OF_LINKED
         few, whole = self._with_few(names, one_of), super()._mixture()
-        return (
-            whole
-            if few is None
-            else WithFew(whole, super(BayesianGLMRegressor, few)._mixture(), few._is_near)
-        )
+        if few is None:
+            return whole
+        return WithFew(whole, super(BayesianGLMRegressor, few)._mixture(), few._is_near)
 
     def _is_near(self, x: Any) -> Array:
         """Whether the linear predictors of rows vary little over the draws.

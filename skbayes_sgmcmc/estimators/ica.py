@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,6 @@ from .._arrays import Array
 from .._data.kept_rows import KeptRows
 from .._exceptions import later_not_allowed, not_allowed, warn
 from .._limits import LIMITS
-from .._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from .._validation import (
     check_array,
     check_choice,
@@ -23,10 +22,10 @@ from .._validation import (
     check_scale,
     validate_data,
 )
-from ._base import SGMCMCEstimator
 from ._descriptions import LINEAR, SHARED, described
 from ._mixing import MustMix, short_name
 from ._parameters import Check, unless
+from ._transformer import BayesianTransformer
 
 if TYPE_CHECKING:
     from .._engine.settings import Settings
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 @described(SHARED | LINEAR)
 @dataclass(eq=False, repr=False)
-class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstimator):
+class BayesianICA(BayesianTransformer):
     r"""Bayesian independent component analysis, sampled by stochastic-gradient MCMC.
 
     .. math::
@@ -171,58 +170,6 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
     sampler: str | Sampler = "rsgld"
     gradient: str = "auto"
     init: ArrayLike | Literal["auto", "random"] = "auto"
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Sample the posterior of the unmixing matrix.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            Rows.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            A parameter or the data are invalid, for example if the rank of X is lower than
-            ``n_components``.
-        SamplingError
-            Every chain diverged. The estimator then stays as it was before the call.
-        """
-        self._fit(X)
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Continue sampling with new rows of a stream, for one pass over these rows.
-
-        The mean and the whitening are those of the rows of the first call. The target is the
-        posterior given ``total_samples`` rows or, if that is None, given the rows seen so far. The
-        newest ``n_draws`` draws of each chain are kept. The first call after ``fit`` starts a new
-        stream, unless ``warm_start=True``.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_features)
-            New rows.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, stream=True)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     # before sampling ------------------------------------------------------------------------------
 
@@ -412,10 +359,6 @@ class BayesianICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SGMCMCEstim
         with np.errstate(all="ignore"):  # what is not finite is refused
             rows = (X @ self.mixing_.T + self.mean_).astype(X.dtype)
         return check_predictions(rows, X)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
 
     def _axes(self) -> dict[str, dict[str, list[Any]]]:
         names = self.get_feature_names_out().tolist()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ._descriptions import NETWORK, SHARED, described
+from ._descriptions import NETWORK, PERCEPTRON, SHARED, described
 from ._network import NetworkRegressor
 from ._perceptron import Perceptron
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..samplers import Sampler
 
 
-@described(SHARED | NETWORK)
+@described(SHARED | NETWORK | PERCEPTRON)
 @dataclass(eq=False, repr=False)
 class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     r"""Bayesian multilayer perceptron regressor, sampled by stochastic-gradient MCMC.
@@ -35,17 +35,7 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
     hidden_layer_sizes : int or sequence of int, default=(16, 16, 16, 16)
         Number of units of each hidden layer. Several narrow layers predicted better than one wide
         layer on every table that was tried, at the same cost.
-    {activation}
-    prior : {"normal", "laplace"} or Prior, default="normal"
-        Prior on weights and biases.
-    prior_scale : str, LearnedScale, float or sequence of float, default="auto"
-        Standard deviation of the normal prior, or scale b of the Laplace prior: one number, or one
-        for each layer. "fan_in": sqrt(2 / fan-in) for hidden weights, 1 / sqrt(fan-in) for output
-        weights and 1 for biases. The prior of the function is then independent of the width.
-        "learned": the scales of the normal prior are sampled, one for each input feature and each
-        other block of weights or biases (see :class:`~skbayes_sgmcmc.priors.LearnedScale`).
-        "auto": "learned" with the normal prior, except at temperatures between 0 and 1, otherwise
-        "fan_in".
+    {activation} {prior} {prior_scale}
     likelihood : str, StudentT, Tweedie or TorchLikelihood, default="normal"
         Distribution of the targets: "normal"; "student_t", with heavy tails that reduce the
         influence of outliers, or ``StudentT(df=4.0)`` with given degrees of freedom; for counts,
@@ -62,32 +52,10 @@ class BayesianMLPRegressor(Perceptron, NetworkRegressor):
         scale, and sd(y) is 1.48 times the median distance of y from its median, which outliers do
         not change. Counts have no such noise. "auto": "heteroscedastic" with the normal likelihood
         and prior, unless the rows' weights add up to less than 20; otherwise "infer".
-    {categorical_features} {standardize}
-    sampler : str or Sampler, default="auto"
-        Sampler, as a name or as an object with parameters such as ``PSGLD(adapt="always")``. Names:
-        "mclmc", "psgld", "sgld", "sghmc", "sgnht" and "msgnht". "auto": "mclmc" if
-        ``step_size="auto"`` and the network has at most 2,500 parameters, or at most 10,000 and an
-        eighth of the number of rows, or at most 67 million rows times parameters; otherwise, and
-        with a ``batch_size`` of some of few rows, "psgld".
-    {integrator} {step_size}
-    batch_size : "auto" or int, default="auto"
-        Number of rows in a minibatch, at most all rows. "auto": all rows if X has at most 32,768
-        values, and otherwise 100. With MCLMC, 250 if there are eight rows for each of at most
-        10,000 parameters, and 2.5 million rows times parameters (for at most 2,500 parameters, 17
-        million are enough); otherwise all rows.
-    {n_chains} {chain_method} {n_draws} {burn_in} {thinning} {max_steps} {temperature} {init}
-    {validation_fraction} {total_samples} {warm_start}
-    compiled : "auto" or bool, default="auto"
-        Whether to use the compiled code of the extra ``fast`` where it applies: gradients of
-        perceptrons of up to 128 units a layer and whole steps of MCLMC, and SGLD and pSGLD with the
-        Euler integrator, in long runs on a CPU. The latter have a random number generator of their
-        own, so the same seed gives different draws. On a GPU, True replays gradients as a CUDA
-        graph. Predictions of many rows in single precision are compiled on a CPU unless it is
-        False.
-    {device}
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        Precision of the sampling. "auto": float32, which takes half the time of float64.
-    {precision} {storage} {checkpoint} {n_jobs} {random_state} {verbose}
+    {categorical_features} {standardize} {sampler} {integrator} {step_size} {batch_size} {n_chains}
+    {chain_method} {n_draws} {burn_in} {thinning} {max_steps} {temperature} {init}
+    {validation_fraction} {total_samples} {warm_start} {compiled} {device} {dtype} {precision}
+    {storage} {checkpoint} {n_jobs} {random_state} {verbose}
 
     Attributes
     ----------

@@ -102,25 +102,4 @@ class BayesianModuleClassifier(ModuleEstimator, NetworkClassifier):
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
     ) -> Self:
-        """Continue sampling with new rows of a stream, for one pass over these rows.
-
-        The target is the posterior given ``total_samples`` rows or, if that is None, given the rows
-        seen so far. The newest ``n_draws`` draws of each chain are kept. The first call after
-        ``fit`` starts a new stream, unless ``warm_start=True``.
-
-        Parameters
-        ----------
-        X : array, tuple or mapping of arrays, or dataset
-            New rows, as for ``fit``.
-        y : array of shape (n_samples,) or None, default=None
-            Their labels. None: those of the items of a dataset.
-        classes : array of shape (n_classes,) or None, default=None
-            All classes of the stream. Required in the first call, unless y contains all classes.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Nonnegative weights of the rows, as for ``fit``.
-
-        Returns
-        -------
-        self
-        """
         return super().partial_fit(X, y, classes, sample_weight)

@@ -85,23 +85,4 @@ class BayesianModuleRegressor(ModuleEstimator, NetworkRegressor):
     noise: float | Literal["infer", "heteroscedastic"] = "infer"
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Continue sampling with new rows of a stream, for one pass over these rows.
-
-        The target is the posterior given ``total_samples`` rows or, if that is None, given the rows
-        seen so far. The newest ``n_draws`` draws of each chain are kept. The first call after
-        ``fit`` starts a new stream, unless ``warm_start=True``.
-
-        Parameters
-        ----------
-        X : array, tuple or mapping of arrays, or dataset
-            New rows, as for ``fit``.
-        y : array of shape (n_samples,) or (n_samples, n_outputs), or None, default=None
-            Their targets. None: those of the items of a dataset.
-        sample_weight : array of shape (n_samples,) or None, default=None
-            Nonnegative weights of the rows, as for ``fit``.
-
-        Returns
-        -------
-        self
-        """
         return super().partial_fit(X, y, sample_weight)

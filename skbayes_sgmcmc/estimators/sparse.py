@@ -24,13 +24,8 @@ class SparseBayesianClassifier(SparsePerceptron, NetworkClassifier):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=()
-        Number of units of each hidden layer. An empty sequence gives a linear model.
-    {activation} {prior}
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        Standard deviation of the normal prior on biases and on layers that are not sparse.
-        "fan_in": as for :class:`BayesianMLPClassifier`.
-    {prune} {threshold} {class_weight} {categorical_features}
+    {hidden_layer_sizes} {activation} {prior} {prior_scale} {prune} {threshold} {class_weight}
+    {categorical_features}
     standardize : bool, default=True
         If True, the model sees features scaled to mean 0 and variance 1.
     {sampler} {integrator} {step_size} {batch_size} {n_chains} {chain_method} {n_draws}

@@ -30,12 +30,7 @@ class SparseBayesianRegressor(SparsePerceptron, NetworkRegressor):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=()
-        Number of units of each hidden layer. An empty sequence gives a linear model.
-    {activation} {prior}
-    prior_scale : "fan_in", float or sequence of float, default="fan_in"
-        Standard deviation of the normal prior on biases and on layers that are not sparse.
-        "fan_in": as for :class:`BayesianMLPRegressor`.
+    {hidden_layer_sizes} {activation} {prior} {prior_scale}
     noise : "infer" or float, default="infer"
         Standard deviation of the noise. "infer": it is the prior's sigma. A number, in units of y,
         is known, and sigma is the scale of the prior alone: it stays at its initial value, or is

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._arrays import Array
-from .._draws.posterior_samples import PosteriorSamples
+from .._draws.posterior_samples import PosteriorSamples, unique_names
 from .._pipelines import last_step, with_column_names
 from .._validation import central, check_choice
 from ._common import Display, intervals, pyplot, several
@@ -97,20 +97,16 @@ class CoefficientDisplay(Display):
         check_choice("exponentiate", exponentiate, (True, False))
         (last,) = last_step(estimator)
         posterior, labels = last._in_units(), with_column_names(estimator)._labels()
-        names: list[str] = []
-        parts: list[Array] = []
-        for block in several("parameters", parameters, posterior.draws):
-            parts.append(posterior[block].reshape(posterior.n_chains, posterior.n_draws, -1))
-            names += labels.get(block) or [f"{block}[{j}]" for j in range(parts[-1].shape[2])]
-        shown = PosteriorSamples({"x": np.concatenate(parts, axis=2)}, posterior.weights)
+        blocks = {name: posterior[name] for name in several("parameters", parameters, posterior)}
+        names = np.asarray(unique_names({k: v.shape[2:] for k, v in blocks.items()}, labels))
+        flat = [values.reshape(*values.shape[:2], -1) for values in blocks.values()]
+        shown = PosteriorSamples({"x": np.concatenate(flat, axis=2)}, posterior.weights)
         lower, upper = shown.quantile("x", tails)
-        if exponentiate:
-            with np.errstate(over="ignore"):  # infinite, as in the summary
-                middle, lower, upper = map(np.exp, (shown.quantile("x", 0.5), lower, upper))
-            display = cls(np.asarray(names), middle, lower, upper, True, last._ratio_title())
-        else:
-            display = cls(np.asarray(names), shown.mean("x"), lower, upper)
-        return display.plot(ax, **kwargs)
+        if not exponentiate:
+            return cls(names, shown.mean("x"), lower, upper).plot(ax, **kwargs)
+        with np.errstate(over="ignore"):  # infinite, as in the summary
+            middle, lower, upper = map(np.exp, (shown.quantile("x", 0.5), lower, upper))
+        return cls(names, middle, lower, upper, True, last._ratio_title()).plot(ax, **kwargs)
 
     def _n_names(self) -> int:
         return len(self.names)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._arrays import Array
 from .._exceptions import extra, not_allowed
+from .._pipelines import last_step
 from .._validation import check_choice
 
 #: maximal number of panels side by side
@@ -113,19 +114,23 @@ def several(name: str, values: Any, choices: Iterable[str]) -> list[str]:
     return [check_choice(name, value, choices) for value in listed or [None]]
 
 
-def one_output(estimator: Any, X: Any, y: Any) -> Array:
-    """The targets (n_samples,) of rows, after checking that a regressor predicts one output."""
-    if not hasattr(estimator, "sample_y") or estimator._n_targets != 1:
+def one_output(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Array]:
+    """The regressor at the end of a pipeline or search, its rows, and their targets (n_samples,).
+
+    It must predict one output.
+    """
+    last, X = last_step(estimator, X)
+    if not hasattr(last, "sample_y") or last._n_targets != 1:
         raise not_allowed(
-            f"estimator={estimator!r} is not allowed: give a fitted regressor with one output."
+            f"estimator={last!r} is not allowed: give a fitted regressor with one output."
         )
-    targets = np.asarray(estimator._validate_targets(y, np.shape(X)[0]))
+    targets = np.asarray(last._validate_targets(y, np.shape(X)[0]))
     if (targets != targets[:, :1]).any():
         raise not_allowed(
             "y with bounds is not allowed in a figure: give the rows with known times.",
             "bounds-of-times-are-not-allowed",
         )
-    return targets[:, 0]
+    return last, X, targets[:, 0]
 
 
 def check_one_target(estimator: Any, what: str, remedy: str) -> None:

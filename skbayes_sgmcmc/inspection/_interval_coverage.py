@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 
 from .._arrays import Array
-from .._pipelines import last_step
 from .._validation import check_real
 from ._common import Display, one_output, pyplot
 
@@ -100,8 +99,7 @@ class IntervalCoverageDisplay(Display):
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         shown = [check_real("coverages", each, low=0.0, high=1.0) for each in coverages]
-        last, X = last_step(estimator, X)
-        y = one_output(last, X, y)
+        last, X, y = one_output(estimator, X, y)
         p = np.asarray(shown)
         ends = last.predict_quantiles(X, np.concatenate([0.5 - 0.5 * p, 0.5 + 0.5 * p]))
         lower, upper = ends[:, : len(p)], ends[:, len(p) :]

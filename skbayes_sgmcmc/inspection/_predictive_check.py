@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 
 from .._arrays import Array
-from .._pipelines import last_step
 from .._validation import central, check_int
 from ._common import Display, one_output, pyplot
 
@@ -106,8 +105,7 @@ class PredictiveCheckDisplay(Display):
         tails = central(coverage)
         check_int("n_bins", n_bins)
         check_int("n_samples", n_samples, low=2)
-        last, X = last_step(estimator, X)
-        y = one_output(last, X, y)
+        last, X, y = one_output(estimator, X, y)
         new = last.sample_y(X, n_samples, random_state).reshape(len(y), n_samples)
         edges = np.linspace(y.min(), y.max(), n_bins + 1)
         if (y == np.floor(y)).all() and (new == np.floor(new)).all():  # counts

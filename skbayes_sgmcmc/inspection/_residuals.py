@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from .._arrays import Array
-from .._pipelines import last_step
 from .._validation import central
 from ._common import Display, one_output, pyplot
 
@@ -88,8 +87,7 @@ class ResidualDisplay(Display):
         """
         pyplot(f"{cls.__name__}.from_estimator")  # before any work
         low, high = central(coverage)
-        last, X = last_step(estimator, X)
-        y = one_output(last, X, y)
+        last, X, y = one_output(estimator, X, y)
         lower, median, upper = last.predict_quantiles(X, [low, 0.5, high]).T
         return cls(median, y - median, lower - median, upper - median).plot(ax, **kwargs)
 
