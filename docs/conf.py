@@ -139,7 +139,7 @@ PUBLIC_TYPES = {
 }
 #: types of values that only this library's own parts make, which have no page
 INTERNAL_TYPES = (
-    "Anchor|AutoValues|ChainRandom|Field|Fitted|LinearRows|LogJoint|NormalParts|Request|RowOdds"
+    "Anchor|AutoValues|ChainRandom|Field|Fitted|LinearRows|LogJoint|PriorSlopes|Request|RowOdds"
     "|Summary"
 )
 nitpick_ignore_regex = [("py:class", rf"(skbayes_sgmcmc\..*\.)?({INTERNAL_TYPES})")]

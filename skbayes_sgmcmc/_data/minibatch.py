@@ -53,6 +53,14 @@ class Batch:
         fields = {name: changed(field) for name, field in self.fields.items()}
         return replace(self, fields=fields, weight=changed(self.weight))
 
+    def by_chain(self, name: str) -> Any:
+        """A field with a leading axis of chains, which has length 1 if they share the field.
+
+        Rows that are no tensor know themselves which chains they belong to.
+        """
+        field = self.fields[name]
+        return field[None] if self.shared and isinstance(field, Tensor) else field
+
     def by_row(self) -> Batch:
         """The same rows, each as the only row of a chain: the first chain's rows come first."""
 

@@ -185,7 +185,8 @@ class ParquetRows:
                 f"column {name!r} is not allowed: it holds {kind} in {file.path!r} and {other} in "
                 f"{another.path!r}. Give it one type in all files."
             )
-        return np.concatenate([as_array(file.values(file.fragment, name)) for file in self._files])
+        parts = [file.table(file.fragment, [name])[name] for file in self._files]
+        return np.concatenate([as_array(part) for part in parts])
 
     def table(self) -> Any:
         """All rows in memory, as a table of pyarrow with the names of the columns."""
@@ -203,7 +204,7 @@ class ParquetRows:
         read = file.table(part, self.columns)
         rows = np.empty((part.row_groups[0].num_rows, len(self.columns)), self.dtype)
         for place, name in enumerate(self.columns):
-            rows[:, place] = _numbers(read[name]) if name in read else file.keys[name]
+            rows[:, place] = _numbers(read[name])
         with self._lock:
             self._last = group, rows
         return rows
@@ -211,25 +212,25 @@ class ParquetRows:
 
 @dataclass(eq=False)
 class _File:
-    """A Parquet file: its path, its part of a dataset of pyarrow, and the types of its columns."""
+    """A Parquet file: its path, its part of a dataset of pyarrow, and its columns."""
 
     path: str
     fragment: Any
-    #: values of columns that the names of folders give to all rows
-    keys: dict[str, Any]
-    #: types by the names of all columns, also of those in ``keys``
-    columns: dict[str, Any]
+    #: that of the file, and of columns that the names of folders give to all its rows
+    schema: Any
+    columns: dict[str, Any] = field(init=False)
     state: tuple[int, int, int] | None = field(init=False)
 
     def __post_init__(self) -> None:
+        #: types of the columns by their names
+        self.columns = dict(zip(self.schema.names, self.schema.types, strict=True))
         self.state = state_of(self.path)
 
-    def table(self, part: Any, names: Iterable[str]) -> dict[str, Any]:
-        """Those of these columns of a part that are in the file."""
+    def table(self, part: Any, names: Iterable[str]) -> Any:
+        """These columns of a part of the file."""
         self._check_unchanged()
-        own = [name for name in names if name not in self.keys]
         try:
-            read = part.to_table(columns=own)
+            return part.to_table(schema=self.schema, columns=list(names))
         except (OSError, ValueError) as error:  # those of pyarrow are derived from ValueError
             self._check_unchanged()
             raise explained(
@@ -239,12 +240,6 @@ class _File:
                 ),
                 UNREADABLE,
             ) from error
-        return dict(zip(own, read.columns, strict=True))
-
-    def values(self, part: Any, name: str) -> Any:
-        """A column of a part of the file."""
-        read = self.table(part, [name])
-        return read[name] if name in read else np.full(part.count_rows(), self.keys[name])
 
     def _check_unchanged(self) -> None:
         found = state_of(self.path)
@@ -332,13 +327,12 @@ def _files(source: Any, dataset: Any) -> list[_File]:
         raise not_allowed(f"source={_short(source)} is not allowed: it has no Parquet file.")
     found = []
     for fragment in fragments:
-        keys = get_partition_keys(fragment.partition_expression)
         with _read(source):
             schema = fragment.physical_schema
-        columns = {name: dataset.schema.field(name).type for name in keys}
-        columns |= dict(zip(schema.names, schema.types, strict=True))
-        keys = {name: key for name, key in keys.items() if name not in schema.names}
-        found.append(_File(fragment.path, fragment, keys, columns))
+        for name in get_partition_keys(fragment.partition_expression):
+            if name not in schema.names:
+                schema = schema.append(dataset.schema.field(name))
+        found.append(_File(fragment.path, fragment, schema))
     return found
 
 

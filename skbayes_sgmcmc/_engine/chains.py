@@ -178,7 +178,8 @@ class Chains:
             # as lists, because the loop reads numbers faster from lists than from arrays
             self._loop(int(steps[0]), etas.tolist(), temperatures.tolist(), keep.tolist())
         self._fetch()
-        if self.target.model.draw_recorded is not None:
+        model = self.target.model
+        if model.recorded and model.draw_recorded is not None:
             self._draw_recorded(first, temperatures[keep])
 
     def _at_once(self, etas: Array, temperatures: Array, keep: Array) -> Tensor | None:

@@ -335,13 +335,9 @@ class Evaluator:
 
     def gradient(self, phi: Tensor) -> Tensor:
         """g at phi for the current minibatch. The next call overwrites the returned tensor."""
-        target, model, coordinates = self.target, self.target.model, self._coordinates
-        theta = phi.to(self._dtype)
-        theta = theta if coordinates is None else coordinates.to_theta(theta)
-        g = self._buffer(theta)
-        model.prior_gradient(theta, self.state, g, 1.0 / target.n)
-        data_part = g if self._likelihood is None else self._likelihood.zero_()
-        self.aux = model.likelihood_gradient(
+        target = self.target
+        theta, g, data_part = self._begun(phi)
+        self.aux = target.model.likelihood_gradient(
             theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
         )
         self._add_up(data_part, *self.aux.values())
@@ -349,32 +345,38 @@ class Evaluator:
             data_part.add_(target._anchor_gradient)
             if target._anchor_hessian is not None:
                 data_part.addmm_(theta - target._center, target._anchor_hessian)
-        if self._likelihood is not None:
-            g.add_(self._likelihood)
-        if coordinates is not None:
-            g = coordinates.pull_back(g, theta, 1.0 / target.n)
-        return g.to(phi.dtype)
+        return self._finished(g, theta).to(phi.dtype)
 
     def value_and_gradient(self, phi: Tensor) -> tuple[Tensor, Tensor]:
         """The mean potential of the minibatch, (chains,) in float64, and g at phi."""
-        target, model = self.target, self.target.model
-        g = self._buffer(phi)
-        theta = target.to_theta(phi)
+        model, n = self.target.model, self.target.n
+        theta, g, data_part = self._begun(phi)
         self.aux = {}
-        model.prior_gradient(theta, self.state, g, 1.0 / target.n)
-        value = model.prior_potential(theta, self.state).double() / target.n
-        data_part = g if self._likelihood is None else self._likelihood.zero_()
+        value = model.prior_potential(theta, self.state).double() / n
         rows = model.value_and_gradient(
             theta, self.batch, self.state, self.rng, out=data_part, scale=self._scale
         )
         self._add_up(data_part, rows)
         value += rows
+        if self._coordinates is not None:
+            value -= self._coordinates.log_det(theta) / n
+        return value, self._finished(g, theta)
+
+    def _begun(self, phi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """theta, a buffer with the prior's gradient, and where that of the rows is added."""
+        theta = phi.to(self._dtype)
+        theta = theta if self._coordinates is None else self._coordinates.to_theta(theta)
+        g = self._buffer(theta)
+        self.target.model.prior_gradient(theta, self.state, g, 1.0 / self.target.n)
+        return theta, g, g if self._likelihood is None else self._likelihood.zero_()
+
+    def _finished(self, g: Tensor, theta: Tensor) -> Tensor:
+        """The gradient by phi, of all parts."""
         if self._likelihood is not None:
             g.add_(self._likelihood)
-        if target.coordinates is None:
-            return value, g
-        value -= target.coordinates.log_det(theta) / target.n
-        return value, target.coordinates.pull_back(g, theta, 1.0 / target.n)
+        if self._coordinates is None:
+            return g
+        return self._coordinates.pull_back(g, theta, 1.0 / self.target.n)
 
     def variance(self, phi: Tensor) -> Tensor:
         """Variance of g over minibatches, estimated from the gradients of the current one's rows.

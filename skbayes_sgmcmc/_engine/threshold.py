@@ -11,7 +11,6 @@ from .._arrays import Array
 from .._data.chain_random import ChainRandom
 from .._limits import LIMITS
 from .._metric import State
-from ..models._linalg import largest_pair
 from .lengths import Plan
 from .problem import ChainState
 from .recipe import Recipe
@@ -52,16 +51,20 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
         away = moved = g.sub_(mean).mul_(math.sqrt(share))
         if recipe.sampler.uses_metric(target.model.metric):
             moved = target.model.metric(theta.repeat(count, 1)).times(away)
-    centre, rows = (np.asarray(each.double().cpu()) for each in (mean, away))
-    scaled = rows if moved is away else np.asarray(moved.double().cpu())
-    # by a preconditioner of the sampler's own, for the mean square that it will see
-    square = centre**2 + np.einsum("ij,ij->j", rows, rows) / count
-    G = recipe.sampler.own_preconditioner(square, eta * target.model.prior_curvature() / target.n)
-    scaled = scaled if G is None else scaled * G
-    _, along = largest_pair(lambda v: rows[::2].T @ (scaled[::2] @ v), n_parameters)
-    worst = (rows[1::2] @ along) @ (scaled[1::2] @ along) / (count // 2)
-    coordinates = np.einsum("ij,ij->j", rows, scaled) / count
-    return np.array([worst, coordinates.min(), coordinates.max()])
+        # by a preconditioner of the sampler's own, for the mean square that it will see
+        square = (mean.square() + away.square().mean(0)).double().cpu().numpy()
+        curvature = eta * target.model.prior_curvature() / target.n
+        G = recipe.sampler.own_preconditioner(square, curvature)
+        if G is not None:
+            moved = moved * torch.from_numpy(G).to(moved)
+        coordinates = (away * moved).mean(0)
+        # gradients may be too large for a copy: products of them are all that directions need
+        plain, scaled = ((each @ away.t()).double().cpu().numpy() for each in (away, moved))
+    weights = np.linalg.eigh(np.nan_to_num(scaled[::2, ::2]))[1][:, -1]
+    length = max(float(weights @ plain[::2, ::2] @ weights), np.finfo(float).tiny)
+    along = (plain[1::2, ::2] @ weights) @ (scaled[1::2, ::2] @ weights)
+    worst = along / length / (count // 2)
+    return np.array([worst, float(coordinates.min()), float(coordinates.max())])
 
 
 def alpha(

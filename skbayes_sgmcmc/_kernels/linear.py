@@ -11,7 +11,7 @@ import numpy as np
 from . import copy, jit, part
 
 ONE = np.uint64(1)
-#: priors of given rates, and normal ones with scales that may be learned (``NormalParts``)
+#: priors of given rates, and normal ones with scales that may be learned (``PriorSlopes``)
 LAPLACE, NORMAL, LEARNED = 0, 1, 2
 
 # For each layout there are two functions. The first computes the logits of the rows. The second
@@ -82,7 +82,7 @@ def ragged_gradient(rows, r, left, right, values, columns, pointer):
 
 @part
 def prior_slopes(theta, prior, squares):
-    """Replace theta by its prior's slopes; see ``NormalParts``. ``squares`` is working memory."""
+    """Replace theta by its prior's slopes; see ``PriorSlopes``. ``squares`` is working memory."""
     rates, of, precision = prior
     squares[:] = 0.0
     for i in range(len(theta)):

@@ -54,7 +54,7 @@ from .._metric import Metric, State
 
 if TYPE_CHECKING:
     from .likelihoods.slopes import Compiled
-    from .linear.coefficient_priors import NormalParts
+    from .linear.coefficient_priors import PriorSlopes
     from .tuning.base import Tuning
 
 
@@ -89,7 +89,7 @@ class LinearRows:
     design: Any
     #: the likelihood, with the shifts, targets and weights of all rows
     likelihood: Compiled
-    prior: NormalParts
+    prior: PriorSlopes
 
 
 class Model:
@@ -381,12 +381,8 @@ class Model:
         return None
 
     @property
-    def signed_prior(self) -> tuple[str, NormalParts] | None:
-        """The prior, if p = sigmoid(-theta'x) of the rows x, for compiled steps.
-
-        Its name comes first, "normal" or "laplace"; of the latter, parts have rates alone. None if
-        the likelihood or the prior is another one.
-        """
+    def prior_of_signed_rows(self) -> PriorSlopes | None:
+        """The prior if p = sigmoid(-theta'x) of the rows x, for compiled steps; else None."""
         return None
 
     def linear_rows(self, data: Data) -> LinearRows | None:

@@ -38,7 +38,7 @@ class LinearSGLD(Accelerator):
         target = recipe.target
         if type(recipe.sampler) is not SGLD or recipe.cell.integrator is not integrators.euler:
             return "it is for sampler='sgld' with integrator='euler'."
-        if target.model.signed_prior is None:
+        if target.model.prior_of_signed_rows is None:
             return "it is for logistic regression of two classes."
         if target.coordinates is not None or target.gradient != "minibatch":
             return "it is for a given step_size, preconditioner=None and gradient='minibatch'."
@@ -67,16 +67,16 @@ def _bind(target: Target, minibatches: Minibatches) -> Kernel:
     weight = target.data.weight
     weights = np.empty(0, dtype) if weight is None else weight.numpy().astype(dtype)
     everything = np.arange(target.data.n_rows)[None, None]
-    known = target.model.signed_prior
-    assert known is not None
-    name, parts = known
-    kind = LAPLACE if name == "laplace" else LEARNED if parts.precision[:, 2].any() else NORMAL
-    precision, rates = parts.precision.copy(), parts.rates
+    slopes = target.model.prior_of_signed_rows
+    assert slopes is not None
+    kind = LEARNED if slopes.precision[:, 2].any() else NORMAL
+    kind = LAPLACE if slopes.laplace else kind
+    precision, rates = slopes.precision.copy(), slopes.rates
     if kind == LEARNED:
         precision[:, 0] /= target.n
     else:
         rates = rates / target.n
-    prior = rates.astype(dtype), parts.of, precision.astype(dtype)
+    prior = rates.astype(dtype), slopes.of, precision.astype(dtype)
     scale = dtype.type(target.likelihood_scale(minibatches))
     pool = ThreadPoolExecutor(allowed_threads())
 

@@ -20,7 +20,7 @@ from ..._exceptions import not_allowed
 from ..._sklearn import BaseEstimator
 from ..._validation import check_choice, check_real
 from .._constants import Constant
-from .noise import noise_of_classes, ridge_noise
+from .noise import noise_of_classes
 from .predictive import Normal, Predictive
 from .slopes import Compiled, Own
 
@@ -93,12 +93,11 @@ class Likelihood:
         """The field "y" of the rows."""
         return torch.from_numpy(np.ascontiguousarray(y)).to(device, dtype)
 
-    def noise_sd(self, design: Any, y: Array, weight: Array) -> float:
-        """Approximate sd of the noise of one row, in units of f, for a linear model."""
-        raise NotImplementedError
-
     def noise_of_targets(self, y: Array, weight: Array) -> float:
-        """The same for likelihoods without a noise of their own, from the targets alone."""
+        """Approximate sd of the noise of one row, in units of f, from the targets alone.
+
+        It is for likelihoods without a noise of their own.
+        """
         raise NotImplementedError
 
     def width(self, own: Array) -> Any:
@@ -321,9 +320,6 @@ class LatentGaussian(Gaussian):
     @property
     def natural(self) -> dict[str, Natural]:
         return {"sigma": ("noise", lambda draws, unit: draws["sigma"][..., None] * unit)}
-
-    def noise_sd(self, design: Any, y: Array, weight: Array) -> float:
-        return math.sqrt(ridge_noise(design, y, weight))
 
     def compiled(self, y: Array) -> Compiled | None:
         return None

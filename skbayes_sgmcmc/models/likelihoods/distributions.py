@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -265,9 +265,6 @@ class FromTorch(Predictive):
         yield self.outputs
         if self._has("mean"):
             yield self.mean()
-
-    def numpy(self) -> Self:
-        return replace(self, outputs=self.outputs.numpy())
 
     def _made(self) -> Any:
         return made(self.distribution, torch.as_tensor(self.outputs, device="cpu"))

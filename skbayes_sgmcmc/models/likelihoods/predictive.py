@@ -95,7 +95,8 @@ class Predictive:
 
     def numpy(self) -> Self:
         """The same distributions, with arrays instead of tensors as parameters."""
-        return replace(self, **{name: value.numpy() for name, value in vars(self).items()})
+        tensors = {name: value for name, value in vars(self).items() if hasattr(value, "numpy")}
+        return replace(self, **{name: value.numpy() for name, value in tensors.items()})
 
     def moved(self, center: Any, scale: Any) -> Predictive:
         """The distributions of ``target * scale + center``.

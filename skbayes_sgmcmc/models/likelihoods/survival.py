@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -260,7 +260,3 @@ class Times(Predictive):
 
     def parameters(self) -> Iterable[Any]:
         return self.location, self.sigma
-
-    def numpy(self) -> Self:
-        tensors = {k: v.numpy() for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return replace(self, **tensors)

@@ -27,11 +27,12 @@ from .likely_scales import MANY, likely_scale
 
 
 @dataclass(frozen=True)
-class NormalParts:
-    """Normal priors of parts of theta, each with a precision that is given or learned.
+class PriorSlopes:
+    """Slopes of -log p(theta), for compiled steps: normal priors of parts, or a Laplace prior.
 
-    The slope in theta_j is e rate_j theta_j, with e = k / (b + s sum_j rate_j theta_j^2 / 2), where
-    the sum is that of the part.
+    A part has a precision that is given or learned. The slope in theta_j is e rate_j theta_j, with
+    e = k / (b + s sum_j rate_j theta_j^2 / 2), where the sum is that of the part; of a Laplace
+    prior, it is rate_j sign(theta_j).
     """
 
     #: precisions, or their ratios if they are learned, (n,)
@@ -40,15 +41,12 @@ class NormalParts:
     of: Array
     #: k, b, and s, (parts, 3): s is 1 if the precision is learned; if given, they are 1, 1 and 0
     precision: Array
+    laplace: bool = False
 
     @classmethod
-    def given(cls, rates: Array) -> NormalParts:
-        return cls(rates, np.zeros(len(rates), dtype=int), np.array([[1.0, 1.0, 0.0]]))
-
-    @classmethod
-    def joined(cls, each: Sequence[NormalParts | None]) -> NormalParts | None:
-        """One after another; None if one of them is."""
-        known = [one for one in each if one is not None]
+    def joined(cls, each: Sequence[PriorSlopes | None]) -> PriorSlopes | None:
+        """Normal ones, one after another; None if one of them is not known or not normal."""
+        known = [one for one in each if one is not None and not one.laplace]
         if len(known) < len(each):
             return None
         before = np.cumsum([0, *(len(one.precision) for one in known)])
@@ -88,19 +86,19 @@ class FixedScales:
         self.normal = scale[: n_features * k : k] if type(prior) is Normal else None
 
     @property
-    def laplace_rates(self) -> Array | None:
-        """Rates of a Laplace prior; None of another."""
-        return self.rates if type(self.prior) is Laplace else None
-
-    @property
-    def normal_parts(self) -> NormalParts | None:
-        """The prior, if its slopes are those of normal ones."""
-        return NormalParts.given(self.rates) if type(self.prior) is Normal else None
+    def slopes(self) -> PriorSlopes | None:
+        """The slopes of a normal or a Laplace prior; None of another."""
+        if type(self.prior) not in (Normal, Laplace):
+            return None
+        one, given = np.zeros(len(self.rates), dtype=int), np.array([[1.0, 1.0, 0.0]])
+        return PriorSlopes(self.rates, one, given, type(self.prior) is Laplace)
 
     #: shape and rate of the prior of a precision that is learned
     precision: tuple[float, float] | None = None
-    #: ``draw_recorded`` of the model; given scales leave nothing to draw
-    draw_recorded: Any = None
+
+    def draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
+        """``draw_recorded`` of the model; given scales leave nothing to draw."""
+        return np.empty((*theta.shape[:2], 0))
 
     def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
         """``move_recorded`` of the model."""
@@ -179,7 +177,6 @@ class LearnedScales:
     """
 
     smooth = True
-    laplace_rates = None
     effects: Collection[str] = ()
     #: with 1, R-hat of the default fit of wine (classes can be separated) is 1.03, and the
     #: smallest effective sample size on iris is 500; with 2 they are 1.016 and 1,100
@@ -230,10 +227,10 @@ class LearnedScales:
             "scale": (n_groups,) if own or n_groups > 1 else ()
         }
         learned = np.column_stack(np.broadcast_arrays(self.k_g, self.rate, 1.0))
-        self.normal_parts = (
+        self.slopes = (
             None
             if own
-            else NormalParts(
+            else PriorSlopes(
                 np.concatenate([self.inverse_squares, np.zeros(n_intercepts)]),
                 np.concatenate([self.group, np.zeros(n_intercepts, dtype=int)]),
                 learned,
@@ -434,7 +431,7 @@ class JoinedPriors:
         self.parts = [(slice(*place), prior) for place, prior in zip(places, priors, strict=True)]
         self.typical = np.concatenate([prior.typical for prior in priors])
         self.pools = any(prior.pools for prior in priors)
-        self.normal_parts = NormalParts.joined([prior.normal_parts for prior in priors])
+        self.slopes = PriorSlopes.joined([prior.slopes for prior in priors])
 
     def _split(self, *arrays: Any) -> Iterator[tuple[Any, ...]]:
         """Every part's prior, and its coordinates of arrays with theta on the last axis."""

@@ -49,7 +49,6 @@ class GroupedCoefficients(JoinedPriors):
     ``features`` is the prior of these, of the intercept and of its own parameters.
     """
 
-    laplace_rates = None
     isotropic = False
     normal = None
     precision = None
@@ -72,17 +71,9 @@ class GroupedCoefficients(JoinedPriors):
 
     # draws of the scales --------------------------------------------------------------------------
 
-    @property
-    def draw_recorded(self) -> Any:
-        return self._draw_recorded if self.recorded else None
-
-    def _draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
-        found = [
-            prior.draw_recorded(own, rng, temperatures)
-            for prior, own in self._split(theta)
-            if prior.draw_recorded is not None
-        ]
-        return np.concatenate(found, axis=-1)
+    def draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
+        each = [prior.draw_recorded(own, rng, temperatures) for prior, own in self._split(theta)]
+        return np.concatenate(each, axis=-1)
 
     def move_recorded(self, recorded: Array, before: Array, now: Array) -> Array:
         sizes = [sum(map(math.prod, prior.recorded.values())) for _, prior in self.parts]

@@ -31,7 +31,7 @@ from ..designs.blocks import anchored_over_blocks, joined_over_blocks, summed_ov
 from ..likelihoods.base import elementwise_softmax
 from ..likelihoods.slopes import Compiled
 from ..moments.sigmoid import normal_nodes, sigmoid, sigmoid_means
-from .coefficient_priors import NormalParts
+from .coefficient_priors import PriorSlopes
 from .model import LinearModel
 
 #: of every row, its class and the class that is best otherwise
@@ -354,14 +354,8 @@ class LogisticModel(LinearModel):
         return self._rows(data, Compiled("shares", 0.0, 0.0))  # rows are signed by their labels
 
     @property
-    def signed_prior(self) -> tuple[str, NormalParts] | None:
-        prior = self.coefficient_prior
-        if self.k > 1 or self.past is not None:
-            return None
-        if prior.normal_parts is not None:
-            return "normal", prior.normal_parts
-        rates = prior.laplace_rates
-        return None if rates is None else ("laplace", NormalParts.given(rates))
+    def prior_of_signed_rows(self) -> PriorSlopes | None:
+        return self.prior.slopes if self.k == 1 and self.past is None else None
 
 
 def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:

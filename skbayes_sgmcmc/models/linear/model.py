@@ -102,7 +102,6 @@ class LinearModel(CentredModel):
         bound = GroupedCoefficients(terms, of_features) if terms else of_features
         self.coefficient_prior: CoefficientPrior | GroupedCoefficients = bound
         self.smooth, self.tails, self.recorded = bound.smooth, bound.tails, bound.recorded
-        self.draw_recorded = None if bound.draw_recorded is None else self._draw_recorded
         self.shapes = {f"effect_{term.name}": (term.n_groups,) for term in terms}
         self.shapes["coef"] = (n_features, k)
         if n_intercepts:
@@ -153,7 +152,6 @@ class LinearModel(CentredModel):
         LinearModel.__init__(
             model, n_features, self.k, Normal(), scale, n_intercepts, own, (), self.own_prior
         )
-        model.draw_recorded = model._draw_recorded
         return model
 
     def bound(self, data: Data) -> Self:
@@ -193,15 +191,14 @@ class LinearModel(CentredModel):
         """A normal position with mean zero and sd half the prior's scale, but at most 0.1."""
         return np.minimum(0.5 * self.typical, 0.1) * rng.standard_normal(self.n_parameters)
 
-    def _draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
-        linear, prior = theta[..., : self.n_linear], self.coefficient_prior
-        found = []
-        if prior.draw_recorded is not None:
-            found.append(prior.draw_recorded(linear, rng, temperatures))
-        if self.row_space is not None:
-            scale = found[0][..., 0] if found else 1.0
-            found.append(self.row_space.beyond(theta.shape[1], self.k, scale, rng))
-        return np.concatenate(found, axis=2)
+    def draw_recorded(self, theta: Array, rng: ChainRandom, temperatures: Array) -> Array:
+        linear = theta[..., : self.n_linear]
+        scales = self.coefficient_prior.draw_recorded(linear, rng, temperatures)
+        if self.row_space is None:
+            return scales
+        scale = scales[..., 0] if scales.shape[2] else 1.0
+        beyond = self.row_space.beyond(theta.shape[1], self.k, scale, rng)
+        return np.concatenate([scales, beyond], axis=2)
 
     @property
     def scaled(self) -> tuple[int, int] | None:  # type: ignore[override]
@@ -269,9 +266,9 @@ class LinearModel(CentredModel):
 
     def _rows(self, data: Data, likelihood: Compiled | None) -> LinearRows | None:
         """:meth:`linear_rows` with this likelihood, whose weights multiply the rows' own."""
-        design, prior = data.fields["x"], self.prior.normal_parts
+        design, prior = data.fields["x"], self.prior.slopes
         known = self.k == 1 and self.past is None and type(design) in (DenseDesign, SparseDesign)
-        if likelihood is None or prior is None or not known:
+        if likelihood is None or prior is None or prior.laplace or not known:
             return None
         weight = 1.0 if data.weight is None else data.weight.double().cpu().numpy()
         parts = likelihood.shift, likelihood.target, weight * likelihood.weight

@@ -35,7 +35,7 @@ class SampledScale(LearnedScales):
         super().__init__(hyper, units, k, n_intercepts, n_relative=n_relative)
         #: number of coordinates with a density in units of the scale
         self.n_scaled = self.n_coefficients + self.n_relative
-        self.shapes, self.normal_parts = {"log_scale": ()}, None
+        self.shapes, self.slopes = {"log_scale": ()}, None
         self.precision, self.isotropic = None, False
         self.typical = np.concatenate([self.typical, [0.5 * self.a**-0.5]])
 

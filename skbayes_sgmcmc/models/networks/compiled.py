@@ -211,7 +211,7 @@ class PerceptronGradient(CompiledPasses):
 
     def given(self, batch: Batch, state: State, n_chains: int, scale: float) -> tuple[Any, ...]:
         """What the kernels need besides the positions, with scaled weights and the likelihood."""
-        y, x = _by_chain(batch, "y"), _by_chain(batch, "x")
+        y, x = batch.by_chain("y"), batch.by_chain("x")
         classes = self._kind == 0
         if self._counts:  # the kernel needs logarithms of their factorials
             y = torch.cat([y, torch.lgamma(y + 1.0)], dim=2)
@@ -268,12 +268,6 @@ def _read(after: int, pool: int, size: int) -> Array:
     """Places along a side that the members of pools read, (after, pool, size)."""
     member = np.arange(after * pool).reshape(after, pool, 1)
     return member + np.arange(size) - (size - 1) // 2
-
-
-def _by_chain(batch: Batch, name: str) -> Any:
-    """A field with an axis of chains, of length 1 if they share the field."""
-    field = batch.fields[name]
-    return field[None] if batch.shared and isinstance(field, Tensor) else field
 
 
 def _weights(batch: Batch, n_rows: int, scale: float) -> Array:

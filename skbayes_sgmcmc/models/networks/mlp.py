@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
@@ -84,11 +82,6 @@ class MLP(Network):
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return self.forward(theta, x)[0]
-
-    def design(self, x: Any) -> Any:
-        if sp.issparse(x):
-            return sp.hstack([x, np.ones((x.shape[0], 1))], format="csr")
-        return nn.functional.pad(x, (0, 1), value=1.0)
 
     def draws_at_once(self, n_rows: int) -> int:
         return draws_that_fit(self, n_rows, max(self.units[1:]))

@@ -212,9 +212,9 @@ class NetworkModel(Model):
         return self.prior.log_density(self._from_center(theta), rates)
 
     def log_lik(self, theta: Tensor, batch: Batch) -> Tensor:
-        f = self.network.outputs(theta[:, : self.n_network], by_chain(batch, "x"))
+        f = self.network.outputs(theta[:, : self.n_network], batch.by_chain("x"))
         own = self._own(theta, self.init_state(theta))
-        return self.likelihood.log_density(f, by_chain(batch, "y"), own)
+        return self.likelihood.log_density(f, batch.by_chain("y"), own)
 
     @cached_property
     def _rates(self) -> Constant:
@@ -261,7 +261,7 @@ class NetworkModel(Model):
         if self._kernel is not None:
             return self._kernel.add_gradient(theta, batch, state, out, scale)
         f, tape = self._forward(theta, batch, state)
-        rows = self.likelihood.log_density(f, by_chain(batch, "y"), self._own(theta, state))
+        rows = self.likelihood.log_density(f, batch.by_chain("y"), self._own(theta, state))
         value = (rows * batch.weight).sum(1, dtype=torch.float64).mul_(-scale)
         self._pull_back(theta, batch, state, f, tape, out, scale)
         return value
@@ -269,7 +269,7 @@ class NetworkModel(Model):
     def _forward(self, theta: Tensor, batch: Batch, state: State) -> tuple[Tensor, Any]:
         n = self.n_network
         f, tape = self._passes.forward(
-            theta[:, :n] if theta.shape[1] > n else theta, by_chain(batch, "x")
+            theta[:, :n] if theta.shape[1] > n else theta, batch.by_chain("x")
         )
         if self._besides:
             bias = theta[:, None, self._output_biases]
@@ -289,7 +289,7 @@ class NetworkModel(Model):
         """Add the gradient, given outputs f, to ``out``; f may be overwritten."""
         n = self.n_network
         own = theta.shape[1] > n
-        delta, own_slope = self.likelihood.slope(f, by_chain(batch, "y"), self._own(theta, state))
+        delta, own_slope = self.likelihood.slope(f, batch.by_chain("y"), self._own(theta, state))
         weight = _row_weight(batch) * scale
         weighted = delta * weight
         if self._besides:
@@ -346,12 +346,3 @@ def _row_weight(batch: Batch) -> Any:
     if not isinstance(batch.weight, Tensor):
         return batch.weight
     return (batch.weight[None] if batch.shared else batch.weight)[..., None]
-
-
-def by_chain(batch: Batch, name: str) -> Any:
-    """A field with a leading axis of chains, which has length 1 if the chains share the field.
-
-    Sparse rows know themselves which chains they belong to.
-    """
-    field = batch.fields[name]
-    return field[None] if batch.shared and isinstance(field, Tensor) else field

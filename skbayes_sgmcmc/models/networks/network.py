@@ -129,10 +129,6 @@ class Network:
         """The ``buffers`` for one position (n_parameters,), computed over the rows x."""
         return {}
 
-    def design(self, x: Any) -> Any:
-        """The design matrix of a tensor or CSR matrix; only ``linear`` networks have one."""
-        raise NotImplementedError
-
     def draws_at_once(self, n_rows: int) -> int:
         """How many draws can predict ``n_rows`` rows at once."""
         return 1
@@ -176,9 +172,6 @@ class ReferenceClass(Network):
 
     def outputs(self, theta: Tensor, x: Tensor, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return _after_zero(self.network.outputs(theta, x, buffers))
-
-    def design(self, x: Any) -> Any:
-        return self.network.design(x)
 
     def draws_at_once(self, n_rows: int) -> int:
         return self.network.draws_at_once(n_rows)

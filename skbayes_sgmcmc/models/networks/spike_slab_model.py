@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -20,11 +21,11 @@ from ..._metric import State
 from ...priors.spike_slab import SpikeSlab
 from ..designs.batches import CSRBatch
 from ..designs.design import SparseDesign
+from ..likelihoods.noise import ridge_noise
 from ..tuning.auto import AUTO
 from ..tuning.base import AutoValues, ManyModes, Request, Tuning
 from .blocks import Blocks
 from .latents import Latents
-from .model import by_chain
 from .network import ReferenceClass
 from .pruned_model import PrunedNetworkModel
 
@@ -146,7 +147,7 @@ class SparseNetworkModel(PrunedNetworkModel):
         out: Tensor,
         scale: float,
     ) -> dict[str, Tensor]:
-        kernel = self._rows_kernel(by_chain(batch, "x")) if theta.device.type == "cpu" else None
+        kernel = self._rows_kernel(batch.by_chain("x")) if theta.device.type == "cpu" else None
         if kernel is None:
             return super().likelihood_gradient(theta, batch, state, rng, out=out, scale=scale)
         gradient, rows = kernel
@@ -254,13 +255,13 @@ class SparseTuning(ManyModes):
         if not likelihood.latent_noise:
             return likelihood.noise_of_targets(*_targets(data))
         every = -(-data.n_rows // LIMITS.sampled_rows)
-        x, design = data.fields["x"][::every], self.model.network.design
+        x = data.fields["x"][::every]
         if isinstance(x, SparseDesign):
-            rows = design(x.csr)
+            design = sp.hstack([x.csr, np.ones((x.shape[0], 1))], format="csr")
         else:
-            x = x if isinstance(x, Tensor) else x.whole().dense()
-            rows = design(x).double().cpu().numpy()
-        return likelihood.noise_sd(rows, *_targets(data, every))
+            rows = x if isinstance(x, Tensor) else x.whole().dense()
+            design = np.insert(rows.double().cpu().numpy(), x.shape[1], 1.0, axis=1)
+        return math.sqrt(ridge_noise(design, *_targets(data, every)))
 
     def _own_step(self, rate: float, sd: float, data: Data) -> float:
         """Eta of linear models: larger, as long as pSGLD's steps remain small in the spike."""
