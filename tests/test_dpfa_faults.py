@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import joblib
 import numpy as np
 import pytest
 from _cases import cases
-from _files import by_skops
 from _topics import SHORT, corpus
 
 from skbayes_sgmcmc import DeepPoissonFactorAnalysis, MixingDistance
@@ -133,12 +131,6 @@ def test_transform_does_not_depend_on_order_or_company():
     assert dpfa.top_words(2).shape == (3, 2)
 
 
-def test_skops_round_trip():
-    dpfa = short().fit(corpus())
-    loaded = by_skops(dpfa)
-    np.testing.assert_array_equal(loaded.transform(corpus()), dpfa.transform(corpus()))
-
-
 # streams, interrupts ------------------------------------------------------------------------------
 
 
@@ -151,24 +143,3 @@ def test_chains_of_another_kind_do_not_go_on():
     stream = short().partial_fit(X).set_params(n_components=(3, 4))
     with pytest.raises(ValueError, match="earlier calls had 1 chains of"):
         stream.partial_fit(X)
-
-
-def test_a_stream_goes_on_from_its_file(tmp_path):
-    """It ends bit for bit where the stream without a break does; test_lda_faults.py kills one."""
-    path, broken, whole = tmp_path / "dpfa.joblib", short(), short()
-    for call in range(6):
-        joblib.dump(broken.partial_fit(corpus(seed=call)), path)
-        broken = joblib.load(path)
-        whole.partial_fit(corpus(seed=call))
-    for name in whole.posterior_.draws:
-        np.testing.assert_array_equal(broken.posterior_[name], whole.posterior_[name])
-
-
-def test_jobs_have_the_draws_of_one_batch():
-    """Two chains as two jobs: the draws of both in one, to rounding over few steps."""
-    parameters = {"n_chains": 2, "batch_size": 10, "dtype": "float64", "n_draws": 3, "burn_in": 2}
-    one = short(**parameters).fit(corpus())
-    with joblib.parallel_config(backend="threading"):
-        two = short(n_jobs=2, **parameters).fit(corpus())
-    for name in one.posterior_.draws:
-        np.testing.assert_allclose(one.posterior_[name], two.posterior_[name], rtol=1e-7)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import joblib
 import numpy as np
 import pytest
 import scipy.stats
 from _cases import cases
 from _components import SMALL, mixed, small
-from _files import by_pickle, by_skops
 from sklearn.datasets import load_iris
 from sklearn.decomposition import FastICA
 from sklearn.model_selection import GridSearchCV
@@ -274,14 +272,6 @@ def test_in_a_pipeline_and_a_search():
     assert search.best_score_ > 0.9
 
 
-@pytest.mark.parametrize("through", [by_pickle, by_skops])
-def test_saved_and_loaded(data, through):
-    ica = small(step_size=Polynomial(first=0.02, last=0.01)).fit(data[0])
-    loaded = through(ica)
-    assert_same(ica, loaded)
-    np.testing.assert_array_equal(loaded.transform(data[0]), ica.transform(data[0]))
-
-
 # parameters of sampling ---------------------------------------------------------------------------
 
 
@@ -347,21 +337,6 @@ def test_start(data):
     for init in (given, np.stack([given, given])):
         moved = small(init=init, **still).fit(X)
         np.testing.assert_allclose(moved.components_, given, **close)
-
-
-def test_jobs_resumption_and_seeds(data, tmp_path):
-    """Bit for bit: the same seed; a checkpoint of a finished fit. To rounding: parallel chains."""
-    X = data[0]
-    one = small(batch_size=100).fit(X)
-    assert_same(one, small(batch_size=100).fit(X))
-    assert np.ptp(
-        one.posterior_["components"] - small(random_state=1).fit(X).posterior_["components"]
-    )
-    with joblib.parallel_config("threading"):
-        assert_same(one, small(batch_size=100, n_jobs=2).fit(X), atol=1e-8)
-    file = tmp_path / "ica.npz"
-    assert_same(one, small(batch_size=100, checkpoint=file).fit(X))
-    assert_same(one, small(batch_size=100, checkpoint=file).fit(X))
 
 
 def test_warm_start_goes_on(data):

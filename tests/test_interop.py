@@ -319,15 +319,6 @@ def test_round_trip(data, through, parameters):
     np.testing.assert_array_equal(back.fit(X, y).coef_, clf.fit(X, y).coef_)
 
 
-@pytest.mark.parametrize("through", [by_pickle, by_skops])
-def test_round_trip_of_a_stream(data, through):
-    X, y = data
-    clf = BayesianLogisticRegression(**SMALL).partial_fit(X, y)
-    back = through(clf).partial_fit(X[:50], y[:50])
-    np.testing.assert_array_equal(back.coef_, clf.partial_fit(X[:50], y[:50]).coef_)
-    assert back._chain_state.memory.rows_seen == 250
-
-
 @pytest.mark.slow
 def test_a_pipeline_in_another_process(data, tmp_path):
     X, y = data

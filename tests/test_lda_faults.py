@@ -171,17 +171,6 @@ def test_example_of_a_stream(deep, monkeypatch, capsys):
 # chains -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_chain_does_not_depend_on_the_others(compiled):
-    """Chain 0 of three is the only chain of one, but for rounding, over few steps."""
-    X = corpus()
-    parameters = {"batch_size": 10, "dtype": "float64", "compiled": compiled}
-    one = short(**parameters).fit(X).posterior_["components"][0]
-    three = short(n_chains=3, **parameters).fit(X).posterior_["components"][0]
-    same = [np.sort(draws[..., 0], axis=-1) for draws in (one, three)]  # aligned to other draws
-    np.testing.assert_allclose(*same, rtol=1e-8)
-
-
 def test_prior_alone_is_sampled_where_data_say_nothing():
     """One document of one word, four topics: the mean of phi over topics is known.
 

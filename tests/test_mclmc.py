@@ -344,18 +344,6 @@ def same(a, b, atol):
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-@pytest.mark.usefixtures("threads")
-def test_groups_of_chains_make_the_same_draws():
-    """To rounding: other shapes of products are summed in another order, and 300 steps amplify it.
-
-    In float64 with few steps, that stays below 1e-6.
-    """
-    X, y = load_diabetes(return_X_y=True)
-    few = {"burn_in": 60, "n_draws": 5, "thinning": 2, "dtype": "float64", "init": "random"}
-    same(network(**few).fit(X, y), network(n_jobs=3, **few).fit(X, y), atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @pytest.mark.parametrize("share, compiled", [(0.4, False), (0.85, False), (0.4, True)])
 def test_an_interrupted_fit_resumes_with_the_same_bits(
     tmp_path, limits, interrupt_after, share, compiled

@@ -7,13 +7,11 @@ linear predictor, in ``test_glm.py``.
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
-import scipy.sparse as sp
 import scipy.stats
 import torch
 from _ordinal import TINY, grades, tiny_fits
@@ -413,28 +411,6 @@ def test_pipelines_and_scores():
     assert (scores > -math.log(5.0)).all()  # better than equal probabilities
 
 
-@tiny_fits
-def test_sparse_rows_weights_and_files():
-    """CSR rows are dense ones; a weight of two is two rows; zero leaves a row out."""
-    X, y = grades(60)
-    clf = BayesianOrdinalClassifier(**TINY)
-    plain = clf.fit(X, y).posterior_["cutpoints"].copy()
-    again = pickle.loads(pickle.dumps(clf))
-    np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    rows = sp.csr_matrix(X)
-    np.testing.assert_allclose(clf.predict_proba(rows), clf.predict_proba(X), rtol=1e-9)
-    sparse = clf.fit(rows, y).posterior_["cutpoints"]
-    np.testing.assert_allclose(sparse, plain, rtol=1e-6, atol=1e-8)
-    weight = np.r_[np.full(20, 2.0), np.ones(40)]
-    once = clf.fit(X, y, weight).posterior_["coef"].copy()
-    more = np.r_[np.arange(60), np.arange(20)]
-    twice = clf.fit(X[more], y[more]).posterior_["coef"]
-    np.testing.assert_allclose(once, twice, rtol=1e-6, atol=1e-8)
-    wrong = np.r_[y, np.zeros(10, int)]
-    zero = clf.fit(np.vstack([X, 9.0 + X[:10]]), wrong, np.r_[np.ones(60), np.zeros(10)])
-    np.testing.assert_allclose(zero.posterior_["cutpoints"], plain, rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.slow
 @tiny_fits  # after the first calls, as of all streams
 def test_streams():
@@ -450,11 +426,3 @@ def test_streams():
     clf.partial_fit(X[1490:], y[1490:])
     moved = (draws_of(clf).mean(0) - whole.mean(0)) / whole.std(0)
     assert np.abs(moved).max() < 0.3
-
-
-@tiny_fits
-def test_warm_starts_go_on():
-    X, y = grades()
-    warm = BayesianOrdinalClassifier(warm_start=True, **TINY).fit(X, y)
-    before = warm.posterior_["coef"].copy()
-    assert np.abs(warm.fit(X, y).posterior_["coef"] - before).max() > 0.0

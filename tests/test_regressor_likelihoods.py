@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from _files import by_pickle, by_skops
 from _regressors import COUNTS, KINDS, SMALL, mean_counts, noise_sds, problem, small
 from scipy.optimize import minimize
 from scipy.special import logsumexp
@@ -269,16 +268,6 @@ def test_onnx_files_predict_the_same(name, fits, tmp_path):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("through", [by_pickle, by_skops])
-@pytest.mark.parametrize("name", KINDS)
-def test_round_trip(name, through, fits):
-    (X, _), reg = problem(name), fits[name]
-    for ours, theirs in zip(
-        reg.predict(X, return_std=True), through(reg).predict(X, return_std=True), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["heteroscedastic", "negative_binomial"])
 def test_modules_have_likelihoods_too(name):
@@ -371,21 +360,6 @@ def test_outliers_hardly_move_heavy_tails():
 
 
 # units, weights, streams --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_weights_are_repetitions(name):
-    """In the units of targets, the posterior and N: from full batches the same draws."""
-    X, y = problem(name)
-    times = np.arange(60) % 3
-    # a small step: rounding grows with every step, and faster with large ones
-    settings = {"batch_size": 1000, "step_size": 1e-3, "init": "map"}
-    weighted = small(name, **settings).fit(X, y, sample_weight=times)
-    repeated = small(name, **settings).fit(np.repeat(X, times, 0), np.repeat(y, times, 0))
-    for block, values in weighted.posterior_.draws.items():
-        np.testing.assert_allclose(repeated.posterior_[block], values, rtol=0, atol=1e-8)
-    plain = small(name, **settings).fit(X, y)
-    assert np.abs(plain.predict(X) - weighted.predict(X)).max() > 0.1
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -6,10 +6,8 @@ draws, so they differ by rounding alone.
 
 from __future__ import annotations
 
-import io
 from functools import partial
 
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -33,7 +31,6 @@ from skbayes_sgmcmc import (
     BayesianOrdinalClassifier,
     DistilledClassifier,
     SparseBayesianClassifier,
-    skops_trusted_types,
     to_onnx,
     to_torch,
 )
@@ -319,18 +316,6 @@ def test_warm_start_goes_on_with_the_same_targets_only(data):
     assert clf._chain_state is not state
     clf.fit(X, table)
     assert_same(clf, small(n_draws=3).fit(X, table))  # other classes: a new start
-
-
-@pytest.mark.parametrize("which", [1, 2], ids=["multilabel", "several"])
-def test_round_trips(data, which, tmp_path):
-    skops = pytest.importorskip("skops.io")
-    X, y = data[0], data[which]
-    clf = small().fit(X, y)
-    joblib.dump(clf, tmp_path / "clf.joblib")
-    loaded = skops.load(io.BytesIO(skops.dumps(clf)), trusted=skops_trusted_types())
-    for again in (joblib.load(tmp_path / "clf.joblib"), loaded):
-        np.testing.assert_array_equal(again.predict(X), clf.predict(X))
-        assert again.score(X, y) == clf.score(X, y)
 
 
 @pytest.mark.parametrize("which", [1, 2], ids=["multilabel", "several"])

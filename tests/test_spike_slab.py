@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from _files import by_skops
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -432,34 +431,6 @@ def test_weights_are_repetitions_in_all_units(form):
     np.testing.assert_allclose(weighted.predict(form(X)), repeated.predict(form(X)), rtol=1e-7)
 
 
-@pytest.mark.usefixtures("threads")
-def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
-    X, y = wide(n=60, p=20)
-    settings = {"n_chains": 4, "n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
-    whole = SparseBayesianRegressor(**settings).fit(X, y)
-    apart = SparseBayesianRegressor(n_jobs=2, **settings).fit(X, y)
-    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
-        np.testing.assert_allclose(apart.posterior_[name], whole.posterior_[name], rtol=1e-7)
-    # a checkpoint of a finished run holds the latents: fitting again takes no step
-    kept = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
-    again = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
-    np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
-
-
-def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, limits, interrupt_after):
-    """Stopped after some portions of steps, when sigma has moved: then bit for bit."""
-    limits(chunk_steps=64)
-    X, y = wide(n=60, p=20)
-    settings = {"n_chains": 2, "n_draws": 200, "burn_in": 400, "thinning": 1, "random_state": 0}
-    whole = SparseBayesianRegressor(**settings).fit(X, y)
-    resumable = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings)
-    interrupt_after(0.3, resumable, X, y)
-    resumable.fit(X, y)
-    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
-        np.testing.assert_array_equal(resumable.posterior_[name], whole.posterior_[name])
-    assert np.abs(np.log(whole.posterior_["sigma"][:, 0])).min() > 0.1
-
-
 def test_streams_keep_their_latents():
     X, y = wide(n=400, p=20)
     reg = SparseBayesianRegressor(n_chains=2, random_state=0, standardize=False)
@@ -488,12 +459,3 @@ def test_any_module_may_have_the_prior():
     reg = BayesianModuleRegressor(Small, prior="spike_slab", **settings).fit(X, y)
     _, sd = reg.predict(X, return_std=True)
     assert np.all(sd > 0.0) and reg.delta_.shape == (2,)
-
-
-def test_skops_files_hold_priors_and_compressed_draws():
-    X, y = wide(n=40, p=10)
-    reg = SparseBayesianRegressor(prior=SpikeSlab(), prune=Pruning(0.5), n_draws=20, burn_in=100,
-                                  thinning=2, random_state=0).fit(X, y)  # fmt: skip
-    for fitted in (reg, reg.compress()):
-        loaded = by_skops(fitted)
-        np.testing.assert_array_equal(loaded.predict(X), reg.predict(X))

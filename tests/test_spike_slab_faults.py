@@ -105,17 +105,6 @@ def test_odd_data_have_finite_posteriors(change, adaptation):
         np.testing.assert_allclose(mean, y, atol=1.0)
 
 
-def test_rows_of_weight_zero_count_as_absent():
-    X, y = wide(n=40, p=10)
-    settings = {"n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
-    weight = np.r_[np.ones(30), np.zeros(10)]
-    weighted = SparseBayesianRegressor(**settings).fit(X, y, sample_weight=weight)
-    without = SparseBayesianRegressor(**settings).fit(X[:30], y[:30])
-    np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-9)
-    with pytest.raises(ValueError, match="zero for every row"):
-        SparseBayesianRegressor(**settings).fit(X, y, sample_weight=np.zeros(40))
-
-
 def test_sparse_rows_stay_sparse():
     """400 rows of 30,000 columns would take 96 MB, and two draws of two blocks take a megabyte."""
     X = sp.random(400, 30_000, 0.001, format="csr", random_state=0)

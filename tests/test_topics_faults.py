@@ -132,16 +132,3 @@ def test_nothing_is_kept_of_the_documents(make):
         if call in (1, 19):
             sizes.append(len(pickle.dumps(model)))
     assert sizes[1] <= 1.05 * sizes[0]
-
-
-@pytest.mark.parametrize("make", MODELS)
-def test_checkpoint_goes_on(make, tmp_path, limits, interrupt_after):
-    """A fit that was interrupted ends bit for bit as one that was not."""
-    limits(chunk_steps=16)  # of the steps below several
-    length = {"burn_in": 30, "n_draws": 15, "thinning": 2, "doc_sweeps": 1}
-    X, resumed = corpus(), make(checkpoint=tmp_path / "fit.npz", **length)
-    whole = make(**length).fit(X)
-    assert "call fit again" in interrupt_after(0.5, resumed, X)
-    resumed.fit(X)
-    for name in whole.posterior_.draws:
-        np.testing.assert_array_equal(resumed.posterior_[name], whole.posterior_[name])
