@@ -23,7 +23,6 @@ from skbayes_sgmcmc import (
     BayesianOrdinalClassifier,
     DeepPoissonFactorAnalysis,
     DistilledClassifier,
-    LatentDirichletAllocation,
     PosteriorSamples,
     SamplingError,
     SparseBayesianClassifier,
@@ -54,24 +53,6 @@ LABELS = np.arange(12) % 2
 
 
 # data ---------------------------------------------------------------------------------------------
-
-
-@cases(
-    "estimator",
-    [
-        BayesianLogisticRegression(**RUN),
-        BayesianMLPRegressor(**RUN),
-        BayesianICA(**RUN),
-        LatentDirichletAllocation(**RUN),
-        DistilledClassifier(BayesianLogisticRegression(**RUN)),
-    ],
-)
-def test_infinities_of_both_signs_are_refused_without_a_warning(estimator):
-    """scikit-learn adds them up, and numpy warned of that before the error."""
-    rows = X.copy()
-    rows[0, 0], rows[1, 0] = np.inf, -np.inf
-    with pytest.raises(ValueError, match="Input X contains infinity"):
-        estimator.fit(rows, LABELS)
 
 
 def test_features_of_a_last_layer_that_overflow_are_refused():

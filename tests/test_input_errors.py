@@ -19,7 +19,6 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.utils.data import TensorDataset
 
-import skbayes_sgmcmc
 from skbayes_sgmcmc import (
     BayesianCNNClassifier,
     BayesianGLMRegressor,
@@ -27,8 +26,6 @@ from skbayes_sgmcmc import (
     BayesianLogisticRegression,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
-    DistilledClassifier,
-    LatentDirichletAllocation,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -43,31 +40,6 @@ FRAME = pd.DataFrame(
     {"age": [1.0, 2.0, 3.0, 4.0], "city": ["Oslo", "Rome", "Bern", "Oslo"], "pet": list("ccdd")}
 )
 CLASSES = [0, 1, 0, 1]
-#: what constructors need, where they need something
-REQUIRED = {
-    "BayesianModuleClassifier": {"module": nn.Linear(3, 2)},
-    "BayesianModuleRegressor": {"module": nn.Linear(3, 1)},
-    "DistilledClassifier": {"estimator": BayesianLogisticRegression()},
-}
-NAMES = [n for n in skbayes_sgmcmc.__all__ if hasattr(getattr(skbayes_sgmcmc, n), "fit")]
-
-
-def test_all_estimators_are_here():
-    assert len(NAMES) >= 14
-
-
-@cases("name", NAMES)
-def test_columns_of_text_are_named(name):
-    estimator = getattr(skbayes_sgmcmc, name)(**REQUIRED.get(name, {}))
-    remedy = "Encode what is no number"
-    if hasattr(estimator, "categorical_features"):
-        estimator.set_params(categorical_features=None)
-        remedy = "Name what holds categories in categorical_features"
-    message = (
-        r"columns 'city', 'pet' are not numeric \(in column 'city', row 0 has 'Oslo'\)\. " + remedy
-    )
-    with pytest.raises(ValueError, match=message):
-        estimator.fit(FRAME, CLASSES)
 
 
 def test_predictions_name_such_columns_too():
@@ -169,13 +141,6 @@ def test_missing_values_are_called_missing(kind):
     clf.fit(X[GAP], y[GAP])
     with pytest.raises(ValueError, match=message):
         clf.predict(X)
-
-
-@cases("name", ["BayesianICA", "LatentDirichletAllocation", "BayesianCNNClassifier"])
-def test_other_estimators_say_so_too(name):
-    X = pd.DataFrame({"a": NUMBERS, "b": NUMBERS.astype("Int64").where(GAP)})
-    with pytest.raises(ValueError, match="row 7 in column 'b' is missing"):
-        getattr(skbayes_sgmcmc, name)().fit(X, NUMBERS)
 
 
 @cases("masked", ["X", "y", "images", "weights"])
@@ -309,24 +274,6 @@ def test_weights_are_those_of_classes_as_they_are_given():
 # rows of several lengths --------------------------------------------------------------------------
 
 RAGGED = [[1, 2, 3], [1, 2, 3], [1, 2]]
-
-
-@cases(
-    "estimator",
-    [
-        BayesianLogisticRegression(),
-        BayesianGLMRegressor(),
-        BayesianICA(),
-        LatentDirichletAllocation(),
-        DistilledClassifier(BayesianLogisticRegression()),
-    ],
-)
-def test_rows_of_several_lengths_are_named(estimator):
-    message = (
-        r"X is not allowed: its rows have different shapes, \(3,\) of row 0 and \(2,\) of row 2"
-    )
-    with pytest.raises(ValueError, match=message + r"\. Give rows of one length"):
-        estimator.fit(RAGGED, [0, 1, 0])
 
 
 @cases(

@@ -411,21 +411,6 @@ def test_rows_may_have_the_shape_that_the_module_gets():
         clf.predict(images[:, 0])
 
 
-@pytest.mark.statistical
-@pytest.mark.slow
-def test_a_linear_module_is_a_linear_model():
-    """Without hidden layers the module and the MLP are one model: probabilities within 0.05."""
-    params = SHORT | {"burn_in": 2000, "n_draws": 200, "thinning": 5, "n_chains": 4}
-    rows, labels = X[:400], y[:400] % 3
-    a = BayesianMLPClassifier(hidden_layer_sizes=(), **params).fit(rows, labels)
-    b = BayesianModuleClassifier(linear_module, standardize=True, **params).fit(rows, labels)
-    assert np.abs(a.predict_proba(rows) - b.predict_proba(rows)).mean() < 0.02
-
-
-def linear_module():
-    return nn.Linear(64, 3)
-
-
 @pytest.mark.slow
 def test_module_regressor_with_several_outputs():
     rng = np.random.default_rng(0)
@@ -439,11 +424,6 @@ def test_module_regressor_with_several_outputs():
 
 def two_outputs():
     return nn.Linear(4, 2)
-
-
-def test_clones_are_unfitted_copies():
-    clf = BayesianModuleClassifier(mlp_module, standardize=True, **SHORT)
-    assert clone(clf).get_params() == clf.get_params()
 
 
 def test_modules_may_have_their_inputs_augmented():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 
 import numpy as np
 import pytest
@@ -329,9 +328,3 @@ def test_other_libraries_are_told_what_to_take(path):
         list(rows)
     with pytest.raises(ValueError, match=r"X='.*' is not allowed: .* or ParquetRows\(path\)"):
         BayesianLogisticRegression().fit(str(path), Y)
-
-
-def test_without_pyarrow_the_extra_is_named(path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"skbayes-sgmcmc\[parquet\]"):
-        ParquetRows(path)
