@@ -1,8 +1,6 @@
-"""A small perceptron's fit, and what two fits have in common."""
+"""A small perceptron's fit."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from skbayes_sgmcmc import BayesianMLPClassifier
 
@@ -24,9 +22,3 @@ SMALL = {
 
 def small(**parameters):
     return BayesianMLPClassifier(**(SMALL | parameters))
-
-
-def assert_same(a, b, atol=0.0):
-    assert a.posterior_.draws.keys() == b.posterior_.draws.keys()
-    for name, values in a.posterior_.draws.items():
-        np.testing.assert_allclose(b.posterior_[name], values, rtol=0, atol=atol, err_msg=name)

@@ -6,11 +6,11 @@ sums may be taken in another order, rounding of 1e-16 has few steps to grow, and
 
 from __future__ import annotations
 
-import copy
 import io
 import pickle
 from contextlib import redirect_stdout
 from functools import cache, partial
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from _cases import cases
 from _files import by_joblib, by_pickle, by_skops
 from _inside import having
+from _posteriors import assert_same_draws
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 from torch import nn
@@ -30,6 +31,7 @@ from skbayes_sgmcmc.samplers import PSGLD
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 ROUNDING = 1e-7
+COMPILED = find_spec("numba") is not None
 #: max_steps bounds the descents to the starts, too
 TINY = {"n_chains": 2, "n_draws": 6, "burn_in": 12, "thinning": 1, "max_steps": 30,
         "dtype": "float64", "random_state": 0}  # fmt: skip
@@ -61,6 +63,10 @@ FITS = {
     "perceptron": (sk.BayesianMLPClassifier(**HIDDEN), X, THREE),
     "adapting": (
         sk.BayesianMLPClassifier(sampler=PSGLD(), prior_scale="fan_in", batch_size=20, **HIDDEN),
+        X, THREE,
+    ),
+    "compiled": (
+        sk.BayesianMLPClassifier(sampler=PSGLD(), compiled=COMPILED, **HIDDEN),
         X, THREE,
     ),
     "several labels": (
@@ -106,13 +112,6 @@ def fitted(name):
     return fit(name)
 
 
-def assert_same(a, b, rtol=0.0, atol=0.0):
-    """The draws of two fits, of all parameters."""
-    assert a.posterior_.draws.keys() == b.posterior_.draws.keys()
-    for name, values in a.posterior_.draws.items():
-        np.testing.assert_allclose(b.posterior_[name], values, rtol, atol, err_msg=name)
-
-
 def predictions(estimator, rows):
     """All that an estimator says of rows, as arrays."""
     found = {}
@@ -140,7 +139,7 @@ def assert_same_predictions(a, b, rows, rtol=0.0, atol=0.0):
 @cases("name", FITS)
 def test_the_seed_decides(name):
     one, again, other = fitted(name), fit(name), fit(name, random_state=1)
-    assert_same(one, again)
+    assert_same_draws(one, again)
     first = next(iter(one.posterior_.draws))
     assert (one.posterior_[first] != other.posterior_[first]).any()
     assert (one.posterior_[first][0] != one.posterior_[first][1]).any()  # and chains differ
@@ -155,7 +154,7 @@ def test_jobs_have_the_draws_of_one_batch(name, monkeypatch):
 
     for module in having("Parallel"):
         monkeypatch.setattr(module, "Parallel", in_other_processes)
-    assert_same(fitted(name), fit(name, n_jobs=2), atol=ROUNDING)
+    assert_same_draws(fitted(name), fit(name, n_jobs=2), atol=ROUNDING)
 
 
 @cases("name", [name for name in FITS if name not in ("components", *TOPICS)])
@@ -176,10 +175,12 @@ def test_rows_of_weight_zero_are_no_rows(name):
     keep = np.arange(N) % 3 > 0
     spoilt = X.copy()
     spoilt[~keep] = np.where(np.arange(X[0].size).reshape(X[0].shape) < 4, 1e6, X[~keep])
-    assert_same(fit(name, spoilt, y, keep.astype(float)), fit(name, X[keep], y[keep]), atol=1e-9)
+    assert_same_draws(
+        fit(name, spoilt, y, keep.astype(float)), fit(name, X[keep], y[keep]), atol=1e-9
+    )
 
 
-@cases("name", [name for name in WEIGHTED if name not in ("minibatches", "adapting")])
+@cases("name", [name for name in WEIGHTED if name not in ("minibatches", "adapting", "compiled")])
 def test_weights_are_repetitions(name):
     """In the units of rows and targets, the posterior and N: from all rows, the same draws.
 
@@ -191,7 +192,7 @@ def test_weights_are_repetitions(name):
         given |= {"init": "random", "sampler": "sghmc", "step_size": 1e-3}
     weighted = fit(name, X, y, times, **given)
     repeated = fit(name, np.repeat(X, times, 0), np.repeat(y, times, 0), **given)
-    assert_same(weighted, repeated, atol=ROUNDING)
+    assert_same_draws(weighted, repeated, atol=ROUNDING)
     assert_same_predictions(weighted, repeated, X, rtol=1e-5, atol=1e-6)
     block, values = next(iter(fit(name, **given).posterior_.draws.items()))
     assert (values != weighted.posterior_[block]).any()
@@ -207,7 +208,7 @@ def test_sparse_rows_are_those_of_the_dense_table(name):
     X = np.where(np.abs(X) > 0.5, X, 0.0)
     plain = {"calibrate": False} if hasattr(given, "calibrate") else {}
     dense, sparse = (fit(name, rows, y, **plain) for rows in (X, sp.csr_matrix(X)))
-    assert_same(dense, sparse, atol=ROUNDING)
+    assert_same_draws(dense, sparse, atol=ROUNDING)
     for kind in (sp.csr_array, sp.coo_matrix):
         expected, found = predictions(dense, X), predictions(sparse, kind(X))
         for method, values in expected.items():
@@ -239,7 +240,7 @@ def test_columns_of_tables_have_names(name):
 def test_blocks_of_rows_and_draws_do_not_matter(name, limits):
     _, X, _ = FITS[name]
     whole = predictions(fitted(name), X)
-    limits(block_numbers=40, block_rows=7)
+    limits(block_numbers=10, block_rows=7)
     for method, values in predictions(fitted(name), X).items():
         np.testing.assert_allclose(values, whole[method], 1e-9, 1e-12, err_msg=method)
 
@@ -256,10 +257,12 @@ def test_files_are_the_estimator(name):
     for through in (by_pickle, by_joblib, *skops):
         assert_same_predictions(warm, through(warm), X)
     stream = clone(FITS[name][0]).partial_fit(X, y)
-    for through in (by_pickle, *skops):
-        again, streamed = through(warm), through(stream)
-        assert_same(again.fit(X, y), copy.copy(warm).fit(X, y))
-        assert_same(streamed.partial_fit(X, y), copy.copy(stream).partial_fit(X, y))
+    loaded = [(way(warm), way(stream)) for way in (by_pickle, *skops)]
+    warm.fit(X, y)
+    stream.partial_fit(X, y)
+    for again, streamed in loaded:
+        assert_same_draws(again.fit(X, y), warm)
+        assert_same_draws(streamed.partial_fit(X, y), stream)
 
 
 @cases("name", [name for name in TABLES if name != "counts in groups"])
@@ -268,20 +271,21 @@ def test_warm_starts_with_other_features_start_anew(name):
     given, X, y = FITS[name]
     warm = clone(given).set_params(warm_start=True)
     warm.fit((1 if name in TOPICS else 1e3) * X[:, :4], y)
-    assert_same(warm.fit(X[:, 1:], y), fit(name, X[:, 1:], y))
+    assert_same_draws(warm.fit(X[:, 1:], y), fit(name, X[:, 1:], y))
 
 
 @cases("name", FITS)
 def test_an_interrupted_fit_goes_on_to_the_same_bits(name, tmp_path, limits, interrupt_after):
-    """From its file, which a finished fit returns without a step."""
+    """From its file, in the burn-in and after it. A finished fit returns it without a step."""
     _, X, y = FITS[name]
-    limits(chunk_steps=8)
+    limits(chunk_steps=4)
     file = {"checkpoint": tmp_path / "fit.npz", "burn_in": 24, "max_steps": 60}
     whole, resumed = fit(name, **file | {"checkpoint": None}), clone(FITS[name][0])
     resumed.set_params(**file)
-    assert "call fit again" in interrupt_after(0.6, resumed, X, y)
+    for share in (0.3, 0.9):
+        assert "call fit again" in interrupt_after(share, resumed, X, y)
     assert set(vars(resumed)) == set(resumed.get_params(deep=False))
-    assert_same(whole, resumed.fit(X, y))
+    assert_same_draws(whole, resumed.fit(X, y))
     with redirect_stdout(io.StringIO()) as steps:
-        assert_same(whole, fit(name, **file, verbose=1))
+        assert_same_draws(whole, fit(name, **file, verbose=1))
     assert "step" not in steps.getvalue()

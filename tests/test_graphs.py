@@ -15,6 +15,7 @@ import pytest
 import torch
 from _inside import limits
 from _modules import module
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
@@ -193,8 +194,7 @@ def test_sparse_models_are_recorded(recorder):
         for compiled in (False, True)
     ]
     assert recorder.recordings == 1 and "cuda_graph" in fits[1].compiled_
-    for block, draws in fits[0].posterior_.draws.items():
-        np.testing.assert_allclose(fits[1].posterior_[block], draws, rtol=1e-6, atol=1e-9)
+    assert_same_draws(*fits, rtol=1e-6, atol=1e-9)
 
 
 class Replacing(Model):
@@ -310,8 +310,7 @@ def test_steps_are_the_same_when_recorded(step_recorder, name):
     plain, recorded = both(name)
     assert recorded.compiled_ == ("cuda_steps",) and plain.compiled_ == ()
     assert step_recorder.recordings >= 1 and step_recorder.replays > 50
-    for block, draws in plain.posterior_.draws.items():
-        np.testing.assert_array_equal(recorded.posterior_[block], draws)
+    assert_same_draws(plain, recorded)
 
 
 def test_steps_of_another_size_are_recorded_anew(step_recorder):
@@ -321,8 +320,7 @@ def test_steps_of_another_size_are_recorded_anew(step_recorder):
         step_recorder.recordings = step_recorder.replays = 0
         plain, recorded = both("mlp", step_size=schedule)
         assert (step_recorder.recordings >= 4) == replayed == (step_recorder.replays > 50)
-        for block, draws in plain.posterior_.draws.items():
-            np.testing.assert_array_equal(recorded.posterior_[block], draws)
+        assert_same_draws(plain, recorded)
 
 
 def test_a_recorded_step_that_does_not_follow_is_refused(monkeypatch, step_recorder):
@@ -346,8 +344,7 @@ def test_fits_go_on_without_recordings(monkeypatch, step_recorder):
     monkeypatch.setattr(_graphs, "record", refuse)
     with pytest.warns(SamplingWarning, match=r"can't be recorded .*\(operation not permitted"):
         plain, other = both("logistic")
-    for block, draws in plain.posterior_.draws.items():
-        np.testing.assert_array_equal(other.posterior_[block], draws)
+    assert_same_draws(plain, other)
 
 
 #: the cells of the table whose steps are recorded

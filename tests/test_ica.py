@@ -52,11 +52,6 @@ def fits(data):
     return [BayesianICA(sampler=s, **options).fit(data[0]) for s in ("rsgld", "mala")]
 
 
-def assert_same(a, b, atol=0.0):
-    values = a.posterior_["components"]
-    np.testing.assert_allclose(b.posterior_["components"], values, rtol=0, atol=atol)
-
-
 # what it is for -----------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from _inside import Interrupt
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
@@ -108,8 +109,7 @@ def test_curves_are_those_after_the_fit(name):
     estimator = fitted(name, curve)
     assert_curves_are_those_of(estimator, curve)
     without = ESTIMATORS[name]().fit(X, y)
-    for block, values in without.posterior_.draws.items():
-        np.testing.assert_array_equal(estimator.posterior_[block], values)
+    assert_same_draws(without, estimator)
 
 
 @pytest.mark.parametrize(

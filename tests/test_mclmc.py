@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _posteriors import assert_same_draws
 from scipy.integrate import solve_ivp
 from sklearn.datasets import load_diabetes
 
@@ -338,11 +339,6 @@ def network(**parameters):
     return BayesianMLPRegressor(hidden_layer_sizes=(6, 6), **options | parameters)
 
 
-def same(a, b, atol):
-    for name in a.posterior_.draws:
-        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0.0, atol=atol)
-
-
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 @pytest.mark.parametrize("share, compiled", [(0.4, False), (0.85, False), (0.4, True)])
 def test_an_interrupted_fit_resumes_with_the_same_bits(
@@ -357,7 +353,7 @@ def test_an_interrupted_fit_resumes_with_the_same_bits(
     whole = network(**few).fit(X, y)
     resumed = network(**few, checkpoint=tmp_path / "file.npz")
     assert "call fit again" in interrupt_after(share, resumed, X, y)
-    same(whole, resumed.fit(X, y), atol=0.0)
+    assert_same_draws(whole, resumed.fit(X, y))
 
 
 # minibatches --------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 import scipy.special
 from _cases import cases
-from _mlp import assert_same, small
+from _mlp import small
+from _posteriors import assert_same_draws
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.metrics import log_loss
@@ -47,14 +48,14 @@ def test_sparse_rows_are_those_of_the_dense_table(kind, n_columns, standardize):
              "max_steps": 20}  # fmt: skip
     model = kind(5, standardize=standardize, dtype="float64", **short)
     dense = clone(model).fit(X, y, sample_weight=weight)
-    assert_same(dense, model.fit(sp.csr_matrix(X), y, sample_weight=weight), atol=1e-8)
+    assert_same_draws(dense, model.fit(sp.csr_matrix(X), y, sample_weight=weight), atol=1e-8)
     predict = "predict" if kind is BayesianMLPRegressor else "predict_proba"
     of_both = [getattr(dense, predict)(rows) for rows in (X, sp.coo_matrix(X))]
     np.testing.assert_allclose(*of_both, atol=1e-8)
     stream = clone(model).partial_fit(sp.csr_matrix(X[:60]), y[:60])
     stream.partial_fit(X[60:], y[60:])
     of_dense = clone(model).partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
-    assert_same(of_dense, stream, atol=1e-8)
+    assert_same_draws(of_dense, stream, atol=1e-8)
 
 
 # what it is for -----------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ def test_scale_and_offset_of_features_do_not_matter(iris):
     """Standardised inside: the same draws up to rounding of the inputs; else not."""
     X, y = iris
     other = 1e-3 * X * np.array([1.0, 1e4, 1e-4, 7.0]) + np.array([0.0, 5.0, 1.0, -2.0])
-    assert_same(small().fit(X, y), small().fit(other, y), atol=1e-6)
+    assert_same_draws(small().fit(X, y), small().fit(other, y), atol=1e-6)
     p = small(standardize=False).fit(X, y).predict_proba(X)
     q = small(standardize=False).fit(other, y).predict_proba(other)
     assert np.abs(p - q).max() > 0.05
@@ -197,7 +198,7 @@ def test_warm_start_with_another_network_starts_anew(iris, change):
     X, y = iris
     clf = small(warm_start=True).fit(1e3 * X, y)
     clf.set_params(**change).fit(X, y)
-    assert_same(clf, small(**change).fit(X, y))
+    assert_same_draws(clf, small(**change).fit(X, y))
 
 
 def test_a_stream():
@@ -238,18 +239,6 @@ def test_a_file_is_its_draws_and_a_few_kilobytes(iris):
     draws = sum(values.nbytes for values in clf.posterior_.draws.values())
     assert draws == 2 * 50 * (4 * 100 + 100 + 100 * 3 + 3) * 8
     assert len(pickle.dumps(clf)) < draws + 5e3
-
-
-@pytest.mark.parametrize("share", [0.3, 0.6])
-def test_an_interrupted_fit_resumes_with_the_same_bits(
-    iris, tmp_path, limits, interrupt_after, share
-):
-    """In the descent's half of the burn-in or after it."""
-    limits(chunk_steps=64)
-    options = {"burn_in": 150, "n_draws": 10, "thinning": 3, "n_chains": 2}
-    whole, resumed = small(**options).fit(*iris), small(checkpoint=tmp_path / "a.npz", **options)
-    assert "call fit again" in interrupt_after(share, resumed, *iris)
-    assert_same(whole, resumed.fit(*iris))
 
 
 # predictions --------------------------------------------------------------------------------------

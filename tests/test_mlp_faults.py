@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from _cases import cases
-from _mlp import assert_same, small
+from _mlp import small
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import PolynomialFeatures
@@ -82,7 +83,7 @@ def test_features_of_any_type(iris, kind):
     """As their values in float64; float32 ones are standardised in float32, to 1e-6."""
     X, y = (10.0 * iris[0]).round().astype(kind), iris[1]
     clf, expected = small().fit(X, y), small().fit(X.astype(np.float64), y)
-    assert_same(expected, clf, atol=1e-3 if kind == "float32" else 0.0)
+    assert_same_draws(expected, clf, atol=1e-3 if kind == "float32" else 0.0)
     np.testing.assert_allclose(
         clf.predict_proba(X), expected.predict_proba(X.astype(float)), atol=1e-3
     )

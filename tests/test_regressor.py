@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
@@ -78,11 +79,6 @@ def noise_sd(reg):
     """Standard deviations (draws, 1, outputs) of a new observation given the draws."""
     draws = slice(0, reg.n_chains_ * reg.n_draws_)
     return np.sqrt(reg._predictive()(draws, np.zeros((1, reg.n_features_in_))).variance())
-
-
-def assert_same(a, b, atol=0.0):
-    for name, values in a.posterior_.draws.items():
-        np.testing.assert_allclose(b.posterior_[name], values, rtol=0, atol=atol, err_msg=name)
 
 
 # what it is for -----------------------------------------------------------------------------------
@@ -217,7 +213,7 @@ def test_shapes_follow_the_targets(data, shape):
 def test_a_column_of_targets_is_a_vector_of_them(data):
     X, y = data
     one, column = small().fit(X, y[:, 0]), small().fit(X, y[:, :1])
-    assert_same(one, column)
+    assert_same_draws(one, column)
     np.testing.assert_array_equal(one.predict(X), column.predict(X)[:, 0])
 
 
@@ -234,7 +230,7 @@ def test_units_of_the_targets_do_not_matter(noise, scale):
     X, y = rows(80)
     plain = small(noise=noise).fit(X, y)
     scaled = small(noise=noise if noise == "infer" else noise * scale).fit(X, scale * y)
-    assert_same(plain, scaled, atol=1e-11)
+    assert_same_draws(plain, scaled, atol=1e-11)
     for ours, theirs in zip(
         plain.predict(X, return_std=True), scaled.predict(X, return_std=True), strict=True
     ):
@@ -318,7 +314,7 @@ def test_warm_start_with_other_outputs_starts_anew(data, earlier, later):
     """Neither the chains nor the targets' units of the earlier fit count."""
     X, y = data
     reg = small(warm_start=True).fit(X, 1e3 * y[:, :earlier]).fit(X, y[:, :later])
-    assert_same(reg, small().fit(X, y[:, :later]))
+    assert_same_draws(reg, small().fit(X, y[:, :later]))
     np.testing.assert_array_equal(reg.predict(X), small().fit(X, y[:, :later]).predict(X))
 
 

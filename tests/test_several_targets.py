@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from _mlp import assert_same, small
+from _mlp import small
+from _posteriors import assert_same_draws
 from scipy.special import softmax
 from scipy.stats import entropy
 from sklearn.base import clone
@@ -199,15 +200,15 @@ def test_forms_of_y_do_not_matter(data, multilabel, several):
     pd = pytest.importorskip("pandas")
     X, labels, table = data
     for y in (labels.astype(bool), sp.csr_matrix(labels), labels.tolist(), labels.astype(float)):
-        assert_same(small().fit(X, y), multilabel)
+        assert_same_draws(small().fit(X, y), multilabel)
         assert multilabel.score(X, y) == multilabel.score(X, labels)
     frame = pd.DataFrame({"species": table[:, 0].astype(int), "sepal": table[:, 1]})
     again = small().fit(X, frame)
-    assert_same(again, several)
+    assert_same_draws(again, several)
     np.testing.assert_array_equal(again.predict(X), several.predict(X))
     with pytest.warns(UserWarning, match="column-vector"):
         column = small().fit(X, labels[:, [0]])
-    assert_same(column, small().fit(X, labels[:, 0]))
+    assert_same_draws(column, small().fit(X, labels[:, 0]))
     assert column.predict(X).shape == (len(X),)
 
 
@@ -216,11 +217,13 @@ def test_weights_of_rows_and_of_classes(data):
     given = [{0: 1.0, 1: 3.0}, {0: 0.5}, {}]
     weight = np.where(labels[:, 0] == 1, 3.0, 1.0) * np.where(labels[:, 1] == 0, 0.5, 1.0)
     a = small(class_weight=given).fit(X, labels)
-    assert_same(a, small().fit(X, labels, sample_weight=weight))
+    assert_same_draws(a, small().fit(X, labels, sample_weight=weight))
     from sklearn.utils.class_weight import compute_sample_weight
 
     balanced = small(class_weight="balanced").fit(X, labels)
-    assert_same(balanced, small().fit(X, labels, compute_sample_weight("balanced", labels)), 1e-9)
+    assert_same_draws(
+        balanced, small().fit(X, labels, compute_sample_weight("balanced", labels)), atol=1e-9
+    )
     with pytest.raises(ValueError, match="class_weight=.* with 3 targets: give a list with a dict"):
         small(class_weight={0: 1.0, 1: 2.0}).fit(X, labels)
 
@@ -282,7 +285,7 @@ def test_streams(data):
     np.testing.assert_array_equal(first.classes_, [0, 1, 2])
     for classes in (np.arange(3), [[0, 1]] * 3):
         again = small().partial_fit(X[:50], labels[:50], classes=classes)
-        assert_same(again, first)
+        assert_same_draws(again, first)
         again.partial_fit(X[50:], labels[50:], classes=classes)
         assert again.predict(X).shape == labels.shape
     known = [[0, 1, 2], ["narrow", "wide"]]
@@ -315,7 +318,7 @@ def test_warm_start_goes_on_with_the_same_targets_only(data):
     assert clf.fit(X, labels)._fitted_as == clf._meaning()
     assert clf._chain_state is not state
     clf.fit(X, table)
-    assert_same(clf, small(n_draws=3).fit(X, table))  # other classes: a new start
+    assert_same_draws(clf, small(n_draws=3).fit(X, table))  # other classes: a new start
 
 
 @pytest.mark.parametrize("which", [1, 2], ids=["multilabel", "several"])

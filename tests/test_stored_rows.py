@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 from _cases import cases
 from _inside import streams
+from _posteriors import assert_same_draws
 from _stored import N, P, Table, problem
 from sklearn.base import clone
 
@@ -225,11 +226,6 @@ def case(name):
     elif kind == 0:
         y = X @ np.arange(P) + np.random.default_rng(1).standard_normal(N)
     return clone(model).set_params(**QUICK), X, y
-
-
-def assert_same_draws(a, b, **bounds):
-    for name, values in a.posterior_.draws.items():
-        np.testing.assert_allclose(b.posterior_[name], values, **bounds)
 
 
 @pytest.mark.parametrize("name", CASES)
