@@ -15,14 +15,7 @@ from _checkpoint import assert_same, data, make
 from _inside import inside
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianModuleClassifier,
-    CheckpointError,
-    SamplingError,
-    SamplingWarning,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._engine.checkpoint import write_atomically
 from skbayes_sgmcmc.augmentation import RandomCrop, RandomFlip
 from skbayes_sgmcmc.models import Data, Model
@@ -69,7 +62,7 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path, finished, damage):
     damage(path)
     before = path.read_bytes()
     clf = make("default", path)
-    with pytest.raises(CheckpointError, match="can't be read and was left untouched") as caught:
+    with pytest.raises(sk.CheckpointError, match="can't be read and was left untouched") as caught:
         clf.fit(*data())
     assert str(path) in str(caught.value) and "delete it" in str(caught.value)
     assert path.read_bytes() == before
@@ -102,7 +95,7 @@ def flip(path, where):
 def test_a_file_of_other_parameters_is_refused(tmp_path, finished, change):
     path = tmp_path / "file.npz"
     path.write_bytes(finished)
-    with pytest.raises(CheckpointError, match="other data or parameters"):
+    with pytest.raises(sk.CheckpointError, match="other data or parameters"):
         make("default", path).set_params(**change).fit(*data())
     assert path.read_bytes() == finished
 
@@ -122,10 +115,10 @@ def test_a_file_of_other_data_or_prior_is_refused(tmp_path, explicit):
         "rows": (X[:-1], y[:-1], None),
     }
     for rows, labels, weight in others.values():
-        with pytest.raises(CheckpointError):
+        with pytest.raises(sk.CheckpointError):
             clf.fit(rows, labels, sample_weight=weight)
     for change in ({"prior_scale": 0.1}, {"prior": "laplace"}):
-        with pytest.raises(CheckpointError):
+        with pytest.raises(sk.CheckpointError):
             make("default", path).set_params(n_draws=20, burn_in=0, **explicit, **change).fit(X, y)
     assert path.read_bytes() == before
 
@@ -157,7 +150,7 @@ class Shifted(Model):
 def draws_of(target, path, **more):
     """Draws of a target, all of whose parameters are the same."""
     some = {"n_draws": 20, "burn_in": 5, "step_size": 0.5, "random_state": 0, "n_parameters": 2}
-    return sample(target, checkpoint=path, **(some | more))
+    return sk.sample(target, checkpoint=path, **(some | more))
 
 
 def test_a_file_of_another_log_density_is_refused(tmp_path):
@@ -165,11 +158,11 @@ def test_a_file_of_another_log_density_is_refused(tmp_path):
     path = tmp_path / "file.npz"
     draws_of(normal_at(0.0), path)
     draws_of(normal_at(0.0), path)  # another function object that does the same
-    with pytest.raises(CheckpointError, match="other functions"):
+    with pytest.raises(sk.CheckpointError, match="other functions"):
         draws_of(normal_at(100.0), path)
-    with pytest.raises(CheckpointError, match="other functions"):
+    with pytest.raises(sk.CheckpointError, match="other functions"):
         draws_of(normal_at(1e-3), path)
-    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+    with pytest.raises(sk.CheckpointError, match="belongs to a fit with other"):
         draws_of(normal_at(0.0), path, gradient_of_potential=lambda theta, rng: theta)
 
 
@@ -179,7 +172,7 @@ def test_a_file_of_another_model_of_the_same_class_is_refused(tmp_path):
     some = {"data": rows, "n_parameters": None}
     draws_of(Shifted(False), path, **some)
     draws_of(Shifted(False), path, **some)
-    with pytest.raises(CheckpointError, match="other functions"):
+    with pytest.raises(sk.CheckpointError, match="other functions"):
         draws_of(Shifted(True), path, **some)
 
 
@@ -220,7 +213,7 @@ def test_a_file_of_another_sampler_or_schedule_of_the_same_class_is_refused(
     first = draws_of(normal_at(0.0), path, **{parameter: make_one(one)})
     again = draws_of(normal_at(0.0), path, **{parameter: make_one(one)})
     np.testing.assert_array_equal(first["theta"], again["theta"])
-    with pytest.raises(CheckpointError, match="other functions.*sampler, schedule"):
+    with pytest.raises(sk.CheckpointError, match="other functions.*sampler, schedule"):
         draws_of(normal_at(0.0), path, **{parameter: make_one(other)})
 
 
@@ -240,10 +233,10 @@ def network(activation, width=3):
 def test_a_file_of_another_module_is_refused(tmp_path, one, other):
     path = tmp_path / "file.npz"
     some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
-    clf = BayesianModuleClassifier(one, checkpoint=path, **some).fit(*data())
+    clf = sk.BayesianModuleClassifier(one, checkpoint=path, **some).fit(*data())
     clf.fit(*data())
-    with pytest.raises(CheckpointError, match="other functions"):
-        BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
+    with pytest.raises(sk.CheckpointError, match="other functions"):
+        sk.BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
 
 
 @cases(
@@ -260,13 +253,13 @@ def test_a_file_of_another_augmentation_is_refused(tmp_path, one, other):
     some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
 
     def fit(augment):
-        BayesianCNNClassifier(
+        sk.BayesianCNNClassifier(
             conv_channels=(2,), hidden_layer_sizes=(3,), augment=augment, checkpoint=path, **some
         ).fit(X, y)
 
     fit(one)
     fit(one)
-    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+    with pytest.raises(sk.CheckpointError, match="belongs to a fit with other"):
         fit(other)
 
 
@@ -282,7 +275,7 @@ def test_a_file_of_another_generator_is_refused(tmp_path):
     used = np.random.RandomState(0)
     used.random_sample()
     for other in (np.random.RandomState(1), used, 0):
-        with pytest.raises(CheckpointError, match="other data or parameters"):
+        with pytest.raises(sk.CheckpointError, match="other data or parameters"):
             fit(other)
     path.unlink()
     assert_same(fit(None), fit(None))
@@ -301,7 +294,7 @@ def test_arrays_edited_in_a_valid_file_are_refused(tmp_path, finished, name, cha
         values = values + 1.0 if values.dtype.kind in "fi" else np.array(str(values)[:-1])
     arrays[name] = {"number": values, "shape": values[None], "type": values.astype("U600")}[change]
     np.savez(path, **arrays)
-    with pytest.raises(CheckpointError, match="not those that were written"):
+    with pytest.raises(sk.CheckpointError, match="not those that were written"):
         make("default", path).fit(*data())
 
 
@@ -317,7 +310,7 @@ def test_no_flipped_bit_escapes(tmp_path, finished):
         path.write_bytes(content)
         try:
             assert_same(make("default", path).fit(*data()), whole)
-        except CheckpointError as error:
+        except sk.CheckpointError as error:
             assert "can't be read and was left untouched" in str(error)
             assert path.read_bytes() == bytes(content)
 
@@ -333,11 +326,11 @@ def test_no_flipped_bit_escapes(tmp_path, finished):
 def test_archives_of_wrong_contents_are_refused(tmp_path, contents):
     path = tmp_path / "file.npz"
     np.savez(path, **contents)
-    with pytest.raises(CheckpointError, match="can't be read"):
+    with pytest.raises(sk.CheckpointError, match="can't be read"):
         make("default", path).fit(*data())
     np.save(tmp_path / "file.npy", np.zeros(3))
     (tmp_path / "file.npy").replace(path)
-    with pytest.raises(CheckpointError, match="can't be read"):
+    with pytest.raises(sk.CheckpointError, match="can't be read"):
         make("default", path).fit(*data())
 
 
@@ -359,7 +352,7 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("numpy.savez", full)
-        with pytest.warns(SamplingWarning, match=r"could not be written .*No space left"):
+        with pytest.warns(sk.SamplingWarning, match=r"could not be written .*No space left"):
             clf = make("default", path).fit(*data())
     assert_same(clf, make("default").fit(*data()))
     assert not list(tmp_path.iterdir())
@@ -377,7 +370,7 @@ def test_a_warm_start_needs_its_own_file(tmp_path):
     """It has another start: the first fit's file must not pass for the second's."""
     path = tmp_path / "file.npz"
     clf = make("default", path).set_params(warm_start=True, burn_in=0).fit(*data())
-    with pytest.raises(CheckpointError):
+    with pytest.raises(sk.CheckpointError):
         clf.fit(*data())
     clf.set_params(checkpoint=tmp_path / "second.npz").fit(*data())
 
@@ -430,7 +423,9 @@ def test_a_file_of_other_versions_says_which_it_needs(
     monkeypatch.setitem(its_names, "__version__", "0.0.1")
     replaced("FORMAT", 99)
     replaced("checkpoint.fingerprint", lambda arrays: "another")
-    with pytest.raises(CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)") as caught:
+    with pytest.raises(
+        sk.CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)"
+    ) as caught:
         make("default", path).fit(*data())
     assert "finish it with the versions of the file, or delete it" in str(caught.value)
     assert "read" not in str(caught.value)
@@ -527,6 +522,6 @@ def test_divergence_does_not_overwrite_a_file(tmp_path):
     X, y = data()
     path = tmp_path / "file.npz"
     clf = make("default", path).set_params(step_size=1e17, prior_scale=1.0)
-    with pytest.raises(SamplingError):
+    with pytest.raises(sk.SamplingError):
         clf.fit(X * 1e140, y)
     assert not path.exists()

@@ -20,30 +20,8 @@ from sklearn.model_selection import cross_val_score
 from torch import nn
 from torch.utils.data import Dataset
 
-import skbayes_sgmcmc
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianOrdinalClassifier,
-    DistilledClassifier,
-    ParquetRows,
-    PosteriorSamples,
-    SpikeSlab,
-    TorchLikelihood,
-    data_parallel,
-    document_completion_perplexity,
-    explain,
-    inspection,
-    low_rank_adapters,
-    sample,
-    samplers,
-    schedules,
-    to_arviz,
-    to_onnx,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
+from skbayes_sgmcmc import inspection, samplers, schedules
 from skbayes_sgmcmc._exceptions import NOT_ALLOWED, explained, not_allowed
 
 X, y = make_classification(60, 4, random_state=0)
@@ -55,13 +33,13 @@ REQUIRED = {
     "BayesianModuleClassifier": {"module": partial(nn.Linear, 4, 2)},
     "BayesianModuleRegressor": {"module": partial(nn.Linear, 4, 1)},
     "BayesianCNNClassifier": {"image_shape": (1, 2, 2), "kernel_size": 1},
-    "DistilledClassifier": {"estimator": BayesianLogisticRegression(**RUN)},
+    "DistilledClassifier": {"estimator": sk.BayesianLogisticRegression(**RUN)},
 }
-ESTIMATORS = [n for n in skbayes_sgmcmc.__all__ if hasattr(getattr(skbayes_sgmcmc, n), "fit")]
+ESTIMATORS = [n for n in sk.__all__ if hasattr(getattr(sk, n), "fit")]
 
 
 def made(name):
-    return getattr(skbayes_sgmcmc, name)(**REQUIRED.get(name, {}))
+    return getattr(sk, name)(**REQUIRED.get(name, {}))
 
 
 def section_raised(call, *args, kind=ValueError, match=None, **options):
@@ -136,13 +114,13 @@ def test_predictions_of_every_estimator(name):
 @cases(
     "estimator, targets",
     [
-        (BayesianLogisticRegression(), y + 0.5 * X[:, 0]),  # scikit-learn's: continuous
-        (BayesianLogisticRegression(), np.zeros(60)),
-        (BayesianLogisticRegression(class_weight="even"), y),
-        (BayesianLogisticRegression(), y[:5]),
-        (BayesianOrdinalClassifier(), y + 0.5 * X[:, 0]),
-        (BayesianGLMRegressor(likelihood="poisson"), y - 0.5),
-        (BayesianGLMRegressor(), np.full(60, np.nan)),
+        (sk.BayesianLogisticRegression(), y + 0.5 * X[:, 0]),  # scikit-learn's: continuous
+        (sk.BayesianLogisticRegression(), np.zeros(60)),
+        (sk.BayesianLogisticRegression(class_weight="even"), y),
+        (sk.BayesianLogisticRegression(), y[:5]),
+        (sk.BayesianOrdinalClassifier(), y + 0.5 * X[:, 0]),
+        (sk.BayesianGLMRegressor(likelihood="poisson"), y - 0.5),
+        (sk.BayesianGLMRegressor(), np.full(60, np.nan)),
     ],
 )
 def test_targets(estimator, targets):
@@ -152,16 +130,16 @@ def test_targets(estimator, targets):
 @cases(
     "call, section",
     [
-        (lambda: BayesianLogisticRegression().fit(1e200 * X, y), "numbers-are-too-large"),
-        (lambda: BayesianModuleClassifier(nn.Linear(3, 2)).fit(X, y), "a-module-is-not-allowed"),
-        (lambda: low_rank_adapters(nn.Linear), "a-module-is-not-allowed"),
-        (lambda: sample(lambda theta: theta.sum(), 2), "a-density-of-your-own-is-not-allowed"),
+        (lambda: sk.BayesianLogisticRegression().fit(1e200 * X, y), "numbers-are-too-large"),
+        (lambda: sk.BayesianModuleClassifier(nn.Linear(3, 2)).fit(X, y), "a-module-is-not-allowed"),
+        (lambda: sk.low_rank_adapters(nn.Linear), "a-module-is-not-allowed"),
+        (lambda: sk.sample(lambda theta: theta.sum(), 2), "a-density-of-your-own-is-not-allowed"),
         (
-            lambda: BayesianMLPRegressor(likelihood=TorchLikelihood(abs)).fit(X, y),
+            lambda: sk.BayesianMLPRegressor(likelihood=sk.TorchLikelihood(abs)).fit(X, y),
             "a-density-of-your-own-is-not-allowed",
         ),
         (
-            lambda: BayesianLogisticRegression(**RUN).partial_fit(X, y).partial_fit(X, y + 1),
+            lambda: sk.BayesianLogisticRegression(**RUN).partial_fit(X, y).partial_fit(X, y + 1),
             "a-later-call-of-partial_fit-differs",
         ),
     ],
@@ -181,20 +159,20 @@ class Deaf:
 @cases(
     "call",
     [
-        lambda: sample(3),
-        lambda: sample(lambda theta: theta, 2, n_draws=0),
-        lambda: to_onnx(Deaf(), "model.onnx"),
-        lambda: to_torch(Deaf()),
-        lambda: low_rank_adapters(nn.Linear(2, 2), rank=0),
-        lambda: ParquetRows(3),
-        lambda: document_completion_perplexity(np.ones((1, 2)), [[1]]),
+        lambda: sk.sample(3),
+        lambda: sk.sample(lambda theta: theta, 2, n_draws=0),
+        lambda: sk.to_onnx(Deaf(), "model.onnx"),
+        lambda: sk.to_torch(Deaf()),
+        lambda: sk.low_rank_adapters(nn.Linear(2, 2), rank=0),
+        lambda: sk.ParquetRows(3),
+        lambda: sk.document_completion_perplexity(np.ones((1, 2)), [[1]]),
         lambda: inspection.expected_calibration_error([0, 1], [[0.1, 0.2], [0.3, 0.4]]),
         lambda: inspection.expected_calibration_error([0, 1], [0.1]),  # scikit-learn's
         lambda: inspection.NoisePhaseDisplay.from_covariance(
             np.eye(2), step_size=1.0, n_steps=0, n=10, batch_size=1
         ),
-        lambda: SpikeSlab(gain=2.0).check("prior"),
-        lambda: DistilledClassifier(Deaf()).fit(X, y),
+        lambda: sk.SpikeSlab(gain=2.0).check("prior"),
+        lambda: sk.DistilledClassifier(Deaf()).fit(X, y),
     ],
 )
 def test_functions_and_groups(call):
@@ -203,16 +181,16 @@ def test_functions_and_groups(call):
 
 def test_errors_of_other_classes():
     """Each keeps its class; those of a missing process group are RuntimeErrors."""
-    found = section_raised(data_parallel().__enter__, kind=RuntimeError)
+    found = section_raised(sk.data_parallel().__enter__, kind=RuntimeError)
     assert found == "ranks-are-missing-or-differ"
-    posterior = sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
+    posterior = sk.sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
                        step_size=0.1)  # fmt: skip
-    assert isinstance(posterior, PosteriorSamples)
+    assert isinstance(posterior, sk.PosteriorSamples)
     for call in (lambda: posterior["beta"], lambda: posterior.mean("beta")):
         assert section_raised(call, kind=KeyError) == NOT_ALLOWED
     assert section_raised(posterior.quantile, "theta", 2.0) == NOT_ALLOWED
     with pytest.raises(FileNotFoundError) as caught:
-        ParquetRows("no such file")
+        sk.ParquetRows("no such file")
     assert section_of(caught.value) == "the-rows-cannot-be-read"
 
 
@@ -222,7 +200,11 @@ def test_exports_of_what_has_no_predictions(name):
     """They were errors without a word."""
     counts = np.random.default_rng(0).poisson(2.0, X.shape)
     fitted = made(name).set_params(**RUN).fit(counts)
-    for call in (to_torch, partial(to_onnx, path="model.onnx"), partial(to_arviz, X=counts, y=y)):
+    for call in (
+        sk.to_torch,
+        partial(sk.to_onnx, path="model.onnx"),
+        partial(sk.to_arviz, X=counts, y=y),
+    ):
         assert section_raised(call, fitted) == NOT_ALLOWED
 
 
@@ -231,15 +213,15 @@ def test_missing_extras(name, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, name, None)
     for part in ("matplotlib.pyplot", "pyarrow.dataset"):
         monkeypatch.setitem(sys.modules, part, None)
-    fitted = sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
+    fitted = sk.sample(lambda theta: -theta.square().sum(1), 2, n_draws=4, burn_in=2, thinning=1,
                     step_size=0.1)  # fmt: skip
     calls = {
-        "arviz": lambda: to_arviz(fitted),
+        "arviz": lambda: sk.to_arviz(fitted),
         "matplotlib": lambda: inspection.ReliabilityDisplay.from_predictions(
             y, np.full(60, 0.5)
         ).plot(),
-        "onnx": lambda: to_onnx(BayesianLogisticRegression(), tmp_path / "model.onnx"),
-        "pyarrow": lambda: ParquetRows(tmp_path / "rows.parquet"),
+        "onnx": lambda: sk.to_onnx(sk.BayesianLogisticRegression(), tmp_path / "model.onnx"),
+        "pyarrow": lambda: sk.ParquetRows(tmp_path / "rows.parquet"),
     }
     assert section_raised(calls[name], kind=ImportError) == "an-extra-is-missing"
 
@@ -255,7 +237,7 @@ def wrong_samplers():
 
 @cases("sampler", list(wrong_samplers()))
 def test_samplers(sampler):
-    clf = BayesianLogisticRegression(sampler=sampler, **RUN)
+    clf = sk.BayesianLogisticRegression(sampler=sampler, **RUN)
     assert section_raised(clf.fit, X, y) == NOT_ALLOWED
 
 
@@ -273,7 +255,7 @@ def test_samplers(sampler):
     ],
 )
 def test_schedules(schedule):
-    clf = BayesianLogisticRegression(**RUN | {"step_size": schedule})
+    clf = sk.BayesianLogisticRegression(**RUN | {"step_size": schedule})
     assert section_raised(clf.fit, X, y) == NOT_ALLOWED
 
 
@@ -284,7 +266,7 @@ def test_explain_prints_the_section_that_a_message_names(capsys):
     """Whole, with its code, and no other section; references of the site are plain names."""
     page = re.sub(r"\{\w+\}`~(?:\w+\.)*(\w+)`", r"\1", PAGE.read_text())
     for section in SECTIONS:
-        explain(section)
+        sk.explain(section)
         title, text = capsys.readouterr().out.split("\n", 1)
         assert anchors(f"# {title}") == {section} and not anchors(text)
         assert not re.search(r"\{\w+\}`", text)
@@ -294,9 +276,9 @@ def test_explain_prints_the_section_that_a_message_names(capsys):
 
 def test_a_section_that_does_not_exist_names_near_ones():
     with pytest.raises(ValueError, match="section='the-memory' is not allowed.*the-memory-is-full"):
-        explain("the-memory")
+        sk.explain("the-memory")
     with pytest.raises(ValueError, match="section=None is not allowed: give 'warnings-and-errors'"):
-        explain(None)
+        sk.explain(None)
 
 
 # one note, everywhere -----------------------------------------------------------------------------
@@ -327,6 +309,6 @@ def test_workers_keep_it():
     One item of a dataset, of 60 in minibatches, is seen by the processes of the chains alone.
     """
     scores = partial(cross_val_score, error_score="raise", n_jobs=2)
-    assert section_raised(scores, BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
-    clf = BayesianModuleClassifier(partial(nn.Linear, 4, 2), **RUN, n_jobs=2, batch_size=60)
+    assert section_raised(scores, sk.BayesianLogisticRegression(n_draws=-1), X, y) == NOT_ALLOWED
+    clf = sk.BayesianModuleClassifier(partial(nn.Linear, 4, 2), **RUN, n_jobs=2, batch_size=60)
     assert section_raised(clf.fit, Broken(), None) == "the-rows-cannot-be-read"

@@ -19,20 +19,7 @@ from _posteriors import assert_same_draws
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    SamplingWarning,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-    SpikeSlab,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data import chain_random
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
@@ -94,25 +81,25 @@ SPLITTING = {"sampler": "msgnht", "integrator": "splitting"}
 LEARNED = {"prior_scale": LearnedScale()}
 MCLMC = {"sampler": "mclmc", "step_size": 1e-3, "init": "random"}
 NETWORKS = {
-    "mlp": (BayesianMLPClassifier, FIVE),
-    "all rows": (BayesianMLPClassifier, FIVE | {"batch_size": 1000}),
-    "likelihood apart": (BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
-    "splitting": (BayesianMLPClassifier, FIVE | SPLITTING),
+    "mlp": (sk.BayesianMLPClassifier, FIVE),
+    "all rows": (sk.BayesianMLPClassifier, FIVE | {"batch_size": 1000}),
+    "likelihood apart": (sk.BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
+    "splitting": (sk.BayesianMLPClassifier, FIVE | SPLITTING),
     "regressor": (
-        BayesianMLPRegressor,
+        sk.BayesianMLPRegressor,
         FIVE | {"activation": "tanh", "prior_scale": "fan_in", "sampler": "psgld"},
     ),
-    "learned scales": (BayesianMLPRegressor, FIVE | LEARNED),
-    "learned scales, all rows": (BayesianMLPRegressor, FIVE | LEARNED | {"batch_size": 1000}),
-    "mclmc": (BayesianMLPRegressor, FIVE | LEARNED | MCLMC),
-    "mclmc, all rows": (BayesianMLPRegressor, FIVE | LEARNED | MCLMC | {"batch_size": 1000}),
-    "leapfrog": (BayesianMLPClassifier, FIVE | MCLMC | {"integrator": "leapfrog"}),
+    "learned scales": (sk.BayesianMLPRegressor, FIVE | LEARNED),
+    "learned scales, all rows": (sk.BayesianMLPRegressor, FIVE | LEARNED | {"batch_size": 1000}),
+    "mclmc": (sk.BayesianMLPRegressor, FIVE | LEARNED | MCLMC),
+    "mclmc, all rows": (sk.BayesianMLPRegressor, FIVE | LEARNED | MCLMC | {"batch_size": 1000}),
+    "leapfrog": (sk.BayesianMLPClassifier, FIVE | MCLMC | {"integrator": "leapfrog"}),
     "student t": (
-        BayesianMLPRegressor,
+        sk.BayesianMLPRegressor,
         FIVE | LEARNED | {"likelihood": "student_t", "noise": "infer"},
     ),
-    "cnn": (BayesianCNNClassifier, FIVE | {"conv_channels": 2}),
-    "module": (BayesianModuleClassifier, {"module": module}),
+    "cnn": (sk.BayesianCNNClassifier, FIVE | {"conv_channels": 2}),
+    "module": (sk.BayesianModuleClassifier, {"module": module}),
 }
 
 
@@ -168,7 +155,7 @@ def test_what_can_not_be_recorded_is_refused(monkeypatch, recorder):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(_graphs, "record", record)
-    clf = BayesianMLPClassifier(compiled=True, **SETTINGS)
+    clf = sk.BayesianMLPClassifier(compiled=True, **SETTINGS)
     with pytest.raises(ValueError, match=r"can't be recorded as a CUDA graph \(operation not"):
         clf.fit(X, y)
     with pytest.raises(NotFittedError):
@@ -186,9 +173,9 @@ def test_full_memory_stays_an_error_of_memory(monkeypatch, recorder):
 
 def test_sparse_models_are_recorded(recorder):
     """Equal up to the rounding of compiled latent variables, which go with the recording."""
-    prior = SpikeSlab(adaptation="gibbs")
+    prior = sk.SpikeSlab(adaptation="gibbs")
     fits = [
-        SparseBayesianClassifier(
+        sk.SparseBayesianClassifier(
             hidden_layer_sizes=5, prior=prior, compiled=compiled, **SETTINGS | {"dtype": "float64"}
         ).fit(X, y)
         for compiled in (False, True)
@@ -225,7 +212,7 @@ def test_a_model_that_replaces_its_latent_variables_is_recorded_anew(recorder):
     budget = {"n_draws": 8, "burn_in": 2, "n_chains": 2, "step_size": 0.1, "random_state": 0}
     data = Data({"x": torch.zeros(1, 1)}, 1)
     draws = [
-        sample(Replacing(), data=data, sampler="sghmc", compiled=compiled, **budget)["theta"]
+        sk.sample(Replacing(), data=data, sampler="sghmc", compiled=compiled, **budget)["theta"]
         for compiled in (False, True)
     ]
     np.testing.assert_array_equal(*draws)
@@ -234,7 +221,7 @@ def test_a_model_that_replaces_its_latent_variables_is_recorded_anew(recorder):
 
 def test_rows_of_another_kind_are_not_recorded(recorder):
     with pytest.raises(ValueError, match="cuda_graph: it is for dense rows of networks"):
-        BayesianLogisticRegression(compiled=True, **SETTINGS | {"prior_scale": 1.0}).fit(X, y)
+        sk.BayesianLogisticRegression(compiled=True, **SETTINGS | {"prior_scale": 1.0}).fit(X, y)
     assert recorder.recordings == 0
 
 
@@ -283,12 +270,12 @@ def step_recorder(monkeypatch, recorder):
 GIVEN = {"prior_scale": 1.0, "step_size": 1e-3}
 #: no network of NETWORKS
 OTHERS = {
-    "logistic": (BayesianLogisticRegression, GIVEN | {"preconditioner": None}),
-    "logistic, learned": (BayesianLogisticRegression, GIVEN | {"prior_scale": "learned"}),
-    "counts": (BayesianGLMRegressor, GIVEN | {"likelihood": "poisson", "preconditioner": None}),
-    "sparse": (SparseBayesianClassifier, FIVE | {"dtype": "float64"}),
-    "sparse regressor": (SparseBayesianRegressor, FIVE | {"dtype": "float64"}),
-    "ica": (BayesianICA, {"prior_scale": 1.0, "step_size": 1e-3, "n_components": 3}),
+    "logistic": (sk.BayesianLogisticRegression, GIVEN | {"preconditioner": None}),
+    "logistic, learned": (sk.BayesianLogisticRegression, GIVEN | {"prior_scale": "learned"}),
+    "counts": (sk.BayesianGLMRegressor, GIVEN | {"likelihood": "poisson", "preconditioner": None}),
+    "sparse": (sk.SparseBayesianClassifier, FIVE | {"dtype": "float64"}),
+    "sparse regressor": (sk.SparseBayesianRegressor, FIVE | {"dtype": "float64"}),
+    "ica": (sk.BayesianICA, {"prior_scale": 1.0, "step_size": 1e-3, "n_components": 3}),
 }
 
 
@@ -342,7 +329,7 @@ def test_fits_go_on_without_recordings(monkeypatch, step_recorder):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(_graphs, "record", refuse)
-    with pytest.warns(SamplingWarning, match=r"can't be recorded .*\(operation not permitted"):
+    with pytest.warns(sk.SamplingWarning, match=r"can't be recorded .*\(operation not permitted"):
         plain, other = both("logistic")
     assert_same_draws(plain, other)
 

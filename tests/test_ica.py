@@ -14,13 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayes_sgmcmc import (
-    BayesianICA,
-    BayesianLogisticRegression,
-    MixingDistance,
-    PosteriorSamples,
-    SamplingError,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.diagnostics import amari_distance, mcse, r_hat
 from skbayes_sgmcmc.inspection import InstabilityDisplay
 from skbayes_sgmcmc.samplers import RSGLD, SGHMC
@@ -33,7 +27,7 @@ SMALL = {"n_chains": 2, "n_draws": 20, "burn_in": 40, "thinning": 2, "random_sta
 
 
 def small(**parameters):
-    return BayesianICA(**(SMALL | parameters))
+    return sk.BayesianICA(**(SMALL | parameters))
 
 
 def mixed(n=1000, n_peaked=3, n_gaussian=3, seed=0):
@@ -72,7 +66,7 @@ def data():
 def fits(data):
     """By default, and by corrected Langevin."""
     options = {"n_draws": 50, "n_chains": 12, "burn_in": 200, "random_state": 0}
-    return [BayesianICA(sampler=s, **options).fit(data[0]) for s in ("rsgld", "mala")]
+    return [sk.BayesianICA(sampler=s, **options).fit(data[0]) for s in ("rsgld", "mala")]
 
 
 # what it is for -----------------------------------------------------------------------------------
@@ -110,8 +104,8 @@ def test_means_and_sds_are_those_of_corrected_langevin(data, fits):
     """
     (ours, _), (exact, _) = (peaked_rows(ica, data[1]) for ica in fits)
     order = np.abs(np.corrcoef(ours.mean((0, 1)), exact.mean((0, 1)))[:3, 3:]).argmax(1)
-    pair = [PosteriorSamples({"rows": rows}) for rows in (ours, exact[:, :, order])]
-    for method, moment in (("mean", PosteriorSamples.mean), ("sd", PosteriorSamples.std)):
+    pair = [sk.PosteriorSamples({"rows": rows}) for rows in (ours, exact[:, :, order])]
+    for method, moment in (("mean", sk.PosteriorSamples.mean), ("sd", sk.PosteriorSamples.std)):
         a, b = (moment(posterior, "rows") for posterior in pair)
         error = np.hypot(*(mcse(posterior, "rows", method) for posterior in pair))
         assert (np.abs(a - b) < 4.5 * error).all()
@@ -130,7 +124,7 @@ def test_instability_tells_sources_that_the_data_leave_open(sampler):
     of two is allowed. The peaked ones had up to 0.055.
     """
     X, mixing = turned()
-    ica = BayesianICA(sampler=sampler, n_draws=150, n_chains=24, random_state=0).fit(X)
+    ica = sk.BayesianICA(sampler=sampler, n_draws=150, n_chains=24, random_state=0).fit(X)
     rows = np.abs(ica.components_ @ mixing)
     is_open = rows[:, 3:].max(1) > rows[:, :3].max(1)
     assert is_open.sum() == 2
@@ -218,7 +212,7 @@ def test_chains_from_elsewhere_are_aligned():
     Three peaked sources, so that all modes are alike; unaligned, R-hat of such chains is above 2.
     """
     X, mixing = mixed(600, 3, 0)
-    ica = BayesianICA(init="random", n_draws=150, burn_in=1500, random_state=1).fit(X)
+    ica = sk.BayesianICA(init="random", n_draws=150, burn_in=1500, random_state=1).fit(X)
     draws = ica.posterior_
     assert r_hat(draws, "components").max() < 1.05
     assert amari_distance(draws["components"], mixing).max() < 0.15
@@ -234,10 +228,10 @@ def test_control_variates_leave_the_posterior_as_it_is():
     """
     X, _ = mixed(11_000, 3, 0)
     options = {"n_draws": 200, "n_chains": 2, "burn_in": 200, "thinning": 12, "random_state": 0}
-    ours = BayesianICA(**options).fit(X)
+    ours = sk.BayesianICA(**options).fit(X)
     assert ours.batch_size_ < 2000
     assert ours.sampling_threshold_["noise_ratio"].max() < 0.2
-    exact = BayesianICA(batch_size=11_000, **options).fit(X)
+    exact = sk.BayesianICA(batch_size=11_000, **options).fit(X)
     a, b = (ica.posterior_["components"].reshape(-1, 9) for ica in (ours, exact))
     assert (np.abs(a.mean(0) - b.mean(0)) / b.std(0)).max() < 4.0 * np.sqrt(2.0 / 200)
     assert np.abs(np.log(a.std(0) / b.std(0))).max() < 0.2
@@ -282,7 +276,7 @@ def test_names_of_features_and_components():
 
 def test_in_a_pipeline_and_a_search():
     X, y = load_iris(return_X_y=True)
-    steps = make_pipeline(StandardScaler(), small(), BayesianLogisticRegression(**SMALL))
+    steps = make_pipeline(StandardScaler(), small(), sk.BayesianLogisticRegression(**SMALL))
     grid = [{"bayesianica__n_components": [n], "bayesianica__step_size": [step_size]}
             for n, step_size in ((1, "auto"), (3, 0.02))]  # fmt: skip
     search = GridSearchCV(steps, grid, cv=2).fit(X, y)
@@ -302,7 +296,7 @@ def test_in_a_pipeline_and_a_search():
         {"sampler": SGHMC(), "step_size": 0.001, "integrator": "baoab", "batch_size": 50},
         {"prior": "laplace", "prior_scale": 0.5},
         {"temperature": 0.5, "dtype": "float32"},
-        {"thinning": MixingDistance(n_steps=600, distance=0.5), "step_size": 0.02},
+        {"thinning": sk.MixingDistance(n_steps=600, distance=0.5), "step_size": 0.02},
         {"init": "random", "whiten": False},
     ],
     ids=str,
@@ -371,7 +365,7 @@ def test_warm_start_goes_on(data):
 def test_stream():
     """Batches of rows one by one: the sources as by a fit to all of them, if less exactly."""
     X, mixing = mixed(4000, 3, 0)
-    ica = BayesianICA(n_chains=2, total_samples=4000, random_state=0)
+    ica = sk.BayesianICA(n_chains=2, total_samples=4000, random_state=0)
     for _ in range(3):
         for start in range(0, 4000, 500):
             ica.partial_fit(X[start : start + 500])
@@ -438,11 +432,11 @@ def test_divergence_is_reported(data):
     X = data[0]
     ica = small(step_size=0.01).fit(X)
     before = ica.components_
-    with pytest.raises(SamplingError, match=r"2 of 2 chains diverged .* Reduce step_size"):
+    with pytest.raises(sk.SamplingError, match=r"2 of 2 chains diverged .* Reduce step_size"):
         ica.set_params(step_size=100.0).fit(X)
     assert ica.components_ is before
     singular = clone(ica).set_params(step_size=0.01, init=np.zeros((6, 6)))
-    with pytest.raises(SamplingError, match="chains diverged"):
+    with pytest.raises(sk.SamplingError, match="chains diverged"):
         singular.fit(X)
 
 
@@ -484,7 +478,7 @@ def test_instability_display(data):
     pipeline = make_pipeline(StandardScaler(), small()).fit(data[0])
     again = InstabilityDisplay.from_estimator(pipeline, ax=display.ax_)
     assert again.ax_ is display.ax_ and again.figure_ is display.figure_
-    clf = BayesianLogisticRegression(n_draws=20).fit(*load_iris(return_X_y=True))
+    clf = sk.BayesianLogisticRegression(n_draws=20).fit(*load_iris(return_X_y=True))
     with pytest.raises(ValueError, match="give a fitted BayesianICA"):
         InstabilityDisplay.from_estimator(clf)
 

@@ -17,13 +17,7 @@ from _links import messages
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    SamplingError,
-    SamplingWarning,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.scaling import center_and_scale
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC
 from skbayes_sgmcmc.schedules import Constant
@@ -35,7 +29,7 @@ SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
 
 
 def small(**parameters):
-    return BayesianLogisticRegression(**(SMALL | parameters))
+    return sk.BayesianLogisticRegression(**(SMALL | parameters))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +85,7 @@ def test_memory_is_refused_at_the_start(data):
     """Before anything is allocated or sampled: in less than a step's time and memory."""
     for parameters in ({"n_draws": 10**10}, {"n_chains": 10**5, "n_draws": 10**7}):
         with pytest.raises(ValueError, match="fewer draws or chains, dtype='float32'"):
-            sample(lambda theta: -(theta**2).sum(1), 3, **parameters)
+            sk.sample(lambda theta: -(theta**2).sum(1), 3, **parameters)
 
 
 # data ---------------------------------------------------------------------------------------------
@@ -265,7 +259,7 @@ def test_step_size_far_too_large(data, sampler):
     """The gradient is bounded, so it takes data of 1e5 for a step of 1e9 to leave the numbers."""
     X, y = data[0] * 1e140, data[1]
     clf = small(prior_scale=1.0, sampler=sampler, step_size=1e17)
-    with pytest.raises(SamplingError, match="2 of 2 chains diverged") as caught:
+    with pytest.raises(sk.SamplingError, match="2 of 2 chains diverged") as caught:
         clf.fit(X, y)
     text = str(caught.value)
     assert "chain 0 by step" in text and "chain 1 by step" in text
@@ -275,7 +269,7 @@ def test_step_size_far_too_large(data, sampler):
 
 def test_a_report_of_many_diverged_chains_stays_short(data):
     X, y = data[0] * 1e140, data[1]
-    with pytest.raises(SamplingError, match=r"8 of 8 chains diverged \(chain 0 by") as caught:
+    with pytest.raises(sk.SamplingError, match=r"8 of 8 chains diverged \(chain 0 by") as caught:
         small(prior_scale=1.0, step_size=1e17, n_chains=8).fit(X, y)
     assert "chain 4 by step" in str(caught.value) and " and 3 more of" in str(caught.value)
 
@@ -286,11 +280,11 @@ def test_a_failed_refit_changes_nothing(data):
     before, predictions = state_of(clf), clf.predict_proba(X)
     clf.step_size = 1e17
     before["step_size"] = id(clf.step_size)
-    with pytest.raises(SamplingError):
+    with pytest.raises(sk.SamplingError):
         clf.fit(X[:, :3] * 1e140, y)  # other features, too
     assert state_of(clf) == before
     np.testing.assert_array_equal(clf.predict_proba(X), predictions)
-    with pytest.raises(SamplingError):
+    with pytest.raises(sk.SamplingError):
         clf.partial_fit(X * 1e140, y)
     assert state_of(clf) == before
 
@@ -301,8 +295,8 @@ def quartic(theta):
 
 def test_remedies_for_a_density_are_those_that_it_allows():
     """It has no features, and refuses an automatic step of SGLD."""
-    with pytest.raises(SamplingError, match="2 of 2 chains diverged") as caught:
-        sample(quartic, 2, step_size=100.0, n_chains=2, n_draws=20, burn_in=20, random_state=0)
+    with pytest.raises(sk.SamplingError, match="2 of 2 chains diverged") as caught:
+        sk.sample(quartic, 2, step_size=100.0, n_chains=2, n_draws=20, burn_in=20, random_state=0)
     text = str(caught.value)
     assert "Reduce step_size" in text and "auto" not in text and "features" not in text
 
@@ -314,13 +308,13 @@ def test_some_chains_diverge(n_jobs):
     options = {"step_size": 0.01, "n_chains": 3, "n_draws": 300, "burn_in": 0, "random_state": 0}
     with (
         joblib.parallel_config("threading"),
-        pytest.warns(SamplingWarning, match=r"1 of 3 chains .*chain 1 by step \d+.*were kept"),
+        pytest.warns(sk.SamplingWarning, match=r"1 of 3 chains .*chain 1 by step \d+.*were kept"),
     ):
-        posterior = sample(quartic, 2, init=init, n_jobs=n_jobs, **options)
+        posterior = sk.sample(quartic, 2, init=init, n_jobs=n_jobs, **options)
     assert posterior["theta"].shape == (2, 300, 2)
     assert np.isfinite(posterior["theta"]).all()
     # the survivors' draws are those of a run in which no chain diverges
-    alone = sample(quartic, 2, init=np.zeros((3, 2)), **options)
+    alone = sk.sample(quartic, 2, init=np.zeros((3, 2)), **options)
     np.testing.assert_allclose(posterior["theta"], alone["theta"][[0, 2]], rtol=0, atol=1e-10)
 
 
@@ -328,9 +322,9 @@ def test_some_chains_diverge(n_jobs):
 def test_all_chains_diverge_in_every_job(n_jobs):
     with (
         joblib.parallel_config("threading"),
-        pytest.raises(SamplingError, match="3 of 3 chains .*chain 0 .*chain 1 .*chain 2 "),
+        pytest.raises(sk.SamplingError, match="3 of 3 chains .*chain 0 .*chain 1 .*chain 2 "),
     ):
-        sample(quartic, 2, init=np.full((3, 2), 1e3), n_chains=3, step_size=0.01, n_jobs=n_jobs)
+        sk.sample(quartic, 2, init=np.full((3, 2), 1e3), n_chains=3, step_size=0.01, n_jobs=n_jobs)
 
 
 def test_a_stream_goes_on_with_the_chains_that_are_left(data, replaced):
@@ -342,7 +336,7 @@ def test_a_stream_goes_on_with_the_chains_that_are_left(data, replaced):
     X, y = data
     start = np.array([[0.0], [1e308], [0.0]])
     clf = small(n_chains=3, init=start, step_size=0.1, prior="normal", prior_scale=1e-3)
-    with pytest.warns(SamplingWarning, match="1 of 3 chains"):
+    with pytest.warns(sk.SamplingWarning, match="1 of 3 chains"):
         clf.partial_fit(X, y)
     assert clf.posterior_.n_chains == 2
     clf.partial_fit(X, y)
@@ -363,7 +357,7 @@ def test_no_spread_is_warned_of(data, given):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.warns(
-            SamplingWarning, match="coef, intercept, scale have no.*temperature above 0"
+            sk.SamplingWarning, match="coef, intercept, scale have no.*temperature above 0"
         ):
             clf.fit(*data)
 
@@ -374,7 +368,7 @@ def test_a_posterior_as_narrow_as_rounding_is_told_from_chains_that_do_not_move(
     y = 0.5 + X @ [0.5, -0.1]
     given = {"likelihood": "student_t", "random_state": 0}
     for noise, weight, remedy in ((1e-15, None, 1e-6), ("infer", np.full(300, 1e15), "infer")):
-        reg = BayesianGLMRegressor(noise=noise, **given)
+        reg = sk.BayesianGLMRegressor(noise=noise, **given)
         found = messages(lambda: reg.fit(X, y, weight))  # noqa: B023
         assert any("narrow as rounding errors. Give smaller weights" in text for text in found)
         assert not messages(lambda: reg.set_params(noise=remedy).fit(X, y))  # noqa: B023
@@ -382,7 +376,7 @@ def test_a_posterior_as_narrow_as_rounding_is_told_from_chains_that_do_not_move(
 
 @pytest.mark.statistical
 def test_slow_mixing_is_warned_of(data):
-    with pytest.warns(SamplingWarning) as caught:
+    with pytest.warns(sk.SamplingWarning) as caught:
         small(step_size=1e-5).fit(*data)
     (warning,) = caught
     text = str(warning.message)
@@ -396,7 +390,7 @@ def test_slow_mixing_is_warned_of(data):
 def test_good_chains_are_not_warned_of(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        BayesianLogisticRegression(random_state=0).fit(*data)
+        sk.BayesianLogisticRegression(random_state=0).fit(*data)
 
 
 # what a fit must leave alone ----------------------------------------------------------------------
@@ -418,7 +412,7 @@ def test_global_state_is_left_alone(data):
     before = state()
     for parameters in ({}, {"step_size": 0.1, "batch_size": 10}, {"dtype": "float32"}):
         small(**parameters).fit(X, y).predict_uncertainty(X)
-    sample(quartic, 2, n_draws=20, burn_in=0, step_size=0.01, random_state=0)
+    sk.sample(quartic, 2, n_draws=20, burn_in=0, step_size=0.01, random_state=0)
     small().partial_fit(X, y)
     assert state() == before
 

@@ -24,17 +24,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import get_tags
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianModuleClassifier,
-    BayesianOrdinalClassifier,
-    DistilledClassifier,
-    SparseBayesianClassifier,
-    to_onnx,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.inspection import (
     EntropyHistogramDisplay,
     LearningCurveDisplay,
@@ -116,7 +106,7 @@ def test_targets_without_hidden_layers_are_fitted_as_alone(data):
     """
     X, labels, _ = data
     long = partial(
-        BayesianMLPClassifier,
+        sk.BayesianMLPClassifier,
         hidden_layer_sizes=(),
         prior_scale="fan_in",
         n_draws=200,
@@ -231,12 +221,12 @@ def test_weights_of_rows_and_of_classes(data):
 @pytest.mark.parametrize(
     "estimator",
     [
-        BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), step_size=0.01, **SHORT),
-        BayesianModuleClassifier(
+        sk.BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), step_size=0.01, **SHORT),
+        sk.BayesianModuleClassifier(
             lambda n_features, n_outputs: torch.nn.Linear(n_features, n_outputs), **SHORT
         ),
-        SparseBayesianClassifier(**SHORT),
-        BayesianMLPClassifier(hidden_layer_sizes=3, calibrate=True, max_steps=60, n_chains=2),
+        sk.SparseBayesianClassifier(**SHORT),
+        sk.BayesianMLPClassifier(hidden_layer_sizes=3, calibrate=True, max_steps=60, n_chains=2),
         small(sampler="mclmc", prior_scale="learned", dtype="float32"),
     ],
     ids=["cnn", "module", "sparse", "calibrated", "learned"],
@@ -327,13 +317,13 @@ def test_exports(data, which, tmp_path):
     clf = small(calibrate=True).fit(X, y)
     expected = clf.predict_proba(X)
     expected = expected if isinstance(expected, list) else [expected]
-    found = to_torch(clf)(torch.from_numpy(X))
+    found = sk.to_torch(clf)(torch.from_numpy(X))
     found = found if isinstance(found, tuple) else [found]
     for p, q in zip(found, expected, strict=True):
         np.testing.assert_allclose(p, q, atol=1e-5)
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    to_onnx(clf, tmp_path / "clf.onnx")
+    sk.to_onnx(clf, tmp_path / "clf.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "clf.onnx")
     for p, q in zip(session.run(None, {"X": X}), expected, strict=True):
         np.testing.assert_allclose(p, q, atol=1e-5)
@@ -370,7 +360,7 @@ def test_searches_and_multioutput(data):
 def test_linear_classifiers_have_one_target(data):
     """The error names two remedies, and both work."""
     X, labels, _ = data
-    for linear in (BayesianLogisticRegression, BayesianOrdinalClassifier):
+    for linear in (sk.BayesianLogisticRegression, sk.BayesianOrdinalClassifier):
         with pytest.raises(ValueError, match=r"y with 3 columns .*MultiOutputClassifier"):
             linear(**SHORT).fit(X, labels)
         each = MultiOutputClassifier(linear(**SHORT)).fit(X, labels)
@@ -386,7 +376,7 @@ def test_what_takes_one_target_says_so(data, multilabel, several):
         with pytest.raises(ValueError, match=r"an attack is not allowed with \d targets"):
             fgsm(clf, X, eps=0.1)
     with pytest.raises(ValueError, match="distilling is not allowed with 3 targets"):
-        DistilledClassifier(small()).fit(X, labels)
+        sk.DistilledClassifier(small()).fit(X, labels)
     assert small().fit(X, labels[:, 0]).distill(X, n_epochs=1).predict(X).shape == (len(X),)
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="EntropyHistogramDisplay.from_estimator is not allowed"):

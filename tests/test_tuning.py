@@ -12,14 +12,7 @@ from _targets import GaussianMean
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianOrdinalClassifier,
-    SamplingError,
-    SamplingWarning,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.minibatch import Minibatches
 from skbayes_sgmcmc._engine import energy
 from skbayes_sgmcmc._engine.target import Target
@@ -77,9 +70,9 @@ def test_without_tuning_what_needs_the_maximum_is_refused_by_its_name(model, giv
     name, value = given.replace("'", "").split("=")
     message = f"^{given} is not allowed: the maximum of the posterior density is not known; give "
     with pytest.raises(ValueError, match=message):
-        sample(model, data=rows(), **({"step_size": 0.1} | {name: value}))
+        sk.sample(model, data=rows(), **({"step_size": 0.1} | {name: value}))
     with pytest.raises(ValueError, match="no curvature; give preconditioner=None or an array"):
-        sample(model, data=rows(), preconditioner="hessian")
+        sk.sample(model, data=rows(), preconditioner="hessian")
 
 
 @pytest.mark.statistical
@@ -94,7 +87,7 @@ def test_models_with_tuning_of_their_own(model, step):
     at most 5% more by the drift.
     """
     data = rows()
-    draws = sample(
+    draws = sk.sample(
         model(3, 1.0),
         data=data,
         step_size="auto",
@@ -130,15 +123,15 @@ def test_a_sampler_without_a_rule_needs_a_number_or_one():
         100, 3, n_informative=3, n_redundant=0, n_clusters_per_class=1, random_state=0
     )
     with pytest.raises(ValueError, match="with NoRule, which has no rule .*number, or .* own_step"):
-        BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
+        sk.BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
     for sampler, step_size in ((NoRule(), 0.1), (OwnRule(), "auto")):
-        clf = BayesianLogisticRegression(sampler=sampler, step_size=step_size, random_state=0)
+        clf = sk.BayesianLogisticRegression(sampler=sampler, step_size=step_size, random_state=0)
         assert clf.fit(X, y).score(X, y) > 0.8
 
 
 def test_a_sampler_without_a_step_says_what_it_lacks():
     with pytest.raises(NotImplementedError, match=r"Sampler has no method euler\(theta"):
-        sample(lambda theta: -(theta**2).sum(1), 1, sampler=Sampler(), step_size=0.1)
+        sk.sample(lambda theta: -(theta**2).sum(1), 1, sampler=Sampler(), step_size=0.1)
 
 
 def test_samplers_own_rules():
@@ -170,12 +163,12 @@ def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
         "sampler='sgld'.*centre and scale.*step_size, burn_in and thinning as numbers"
     )
     with pytest.raises(ValueError, match=message):
-        BayesianLogisticRegression(sampler="psgld").fit(X, y)
+        sk.BayesianLogisticRegression(sampler="psgld").fit(X, y)
     # who says how long the run is may have it
     lengths = {"n_draws": 20, "burn_in": 10, "thinning": 1, "n_chains": 2, "random_state": 0}
-    clf = BayesianLogisticRegression(sampler="psgld", **lengths).fit(X, y)
+    clf = sk.BayesianLogisticRegression(sampler="psgld", **lengths).fit(X, y)
     assert clf.posterior_["coef"].shape[:2] == (2, 20)
-    clf = BayesianLogisticRegression(sampler="psgld").partial_fit(X[::2], y[::2])
+    clf = sk.BayesianLogisticRegression(sampler="psgld").partial_fit(X[::2], y[::2])
     assert np.isfinite(clf.coef_).all()
 
 
@@ -183,9 +176,9 @@ def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
 @pytest.mark.parametrize(
     ("estimator", "sampler"),
     [
-        (BayesianLogisticRegression(), "sgld"),
-        (BayesianLogisticRegression(), "sghmc"),
-        (BayesianGLMRegressor(likelihood="poisson"), "sgld"),
+        (sk.BayesianLogisticRegression(), "sgld"),
+        (sk.BayesianLogisticRegression(), "sghmc"),
+        (sk.BayesianGLMRegressor(likelihood="poisson"), "sgld"),
     ],
 )
 def test_plain_gradients_of_small_minibatches_take_smaller_steps(estimator, sampler):
@@ -210,8 +203,8 @@ def test_more_rows_than_fit_take_smaller_steps_with_psgld():
     """Minibatches of pSGLD are larger than others', and its step follows their noise."""
     X, y = make_classification(6000, 10, n_redundant=0, random_state=0)
     parameters = {"sampler": "psgld", "n_draws": 5, "thinning": 1, "burn_in": 5, "random_state": 0}
-    clf = BayesianLogisticRegression(**parameters).fit(X, y)
-    smaller = BayesianLogisticRegression(batch_size=200, **parameters).fit(X, y)
+    clf = sk.BayesianLogisticRegression(**parameters).fit(X, y)
+    smaller = sk.BayesianLogisticRegression(batch_size=200, **parameters).fit(X, y)
     assert clf.batch_size_ > 1000
     # eta goes with n, and G with sqrt(n): sqrt(200 / n) between them
     expected = (200 / clf.batch_size_) ** 0.5
@@ -375,10 +368,12 @@ def test_momentum_is_for_all_rows(likelihood):
     X = rng.standard_normal((4000, 30))
     budget = {"n_draws": 2, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
     if likelihood == "logistic":
-        model = BayesianLogisticRegression(**budget).fit(X, X[:, 0] + rng.logistic(size=4000) > 0)
+        model = sk.BayesianLogisticRegression(**budget).fit(
+            X, X[:, 0] + rng.logistic(size=4000) > 0
+        )
     else:
         y = X[:, 0] + rng.standard_t(3, size=4000)
-        model = BayesianGLMRegressor(likelihood=likelihood, **budget).fit(X, y)
+        model = sk.BayesianGLMRegressor(likelihood=likelihood, **budget).fit(X, y)
     assert model.batch_size_ == 4000
 
 
@@ -393,7 +388,7 @@ def counts_with_step(monkeypatch, eta, **parameters):
     monkeypatch.setattr(WhitenedGaussian, "set_step", too_large)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 2))
-    reg = BayesianGLMRegressor(likelihood="poisson", n_draws=100, random_state=0, **parameters)
+    reg = sk.BayesianGLMRegressor(likelihood="poisson", n_draws=100, random_state=0, **parameters)
     return reg, X, rng.poisson(np.exp(X[:, 0])).astype(float)
 
 
@@ -418,7 +413,7 @@ def test_runs_with_automatic_steps_that_diverge_are_repeated(
 def test_a_fit_fails_if_every_repetition_diverges(monkeypatch):
     """Runs with 1e6 and three times a quarter of the last step."""
     reg, *rows = counts_with_step(monkeypatch, 1e6)
-    with pytest.raises(SamplingError, match=r"last step size 15625.* 64 times this step"):
+    with pytest.raises(sk.SamplingError, match=r"last step size 15625.* 64 times this step"):
         reg.fit(*rows)
     assert not hasattr(reg, "posterior_")
 
@@ -451,13 +446,13 @@ def separated_classes(prior_scale):
 @pytest.mark.parametrize(
     ("reg", "sampler", "prior_scale"),
     [
-        (BayesianGLMRegressor(likelihood="binomial"), "auto", 10.0),
-        (BayesianGLMRegressor(likelihood="binomial"), "sgld", 10.0),
+        (sk.BayesianGLMRegressor(likelihood="binomial"), "auto", 10.0),
+        (sk.BayesianGLMRegressor(likelihood="binomial"), "sgld", 10.0),
         pytest.param(
-            BayesianGLMRegressor(likelihood="binomial"), "auto", 100.0, marks=pytest.mark.slow
+            sk.BayesianGLMRegressor(likelihood="binomial"), "auto", 100.0, marks=pytest.mark.slow
         ),
-        pytest.param(BayesianOrdinalClassifier(), "auto", 100.0, marks=pytest.mark.slow),
-        pytest.param(BayesianLogisticRegression(), "auto", 100.0, marks=pytest.mark.slow),
+        pytest.param(sk.BayesianOrdinalClassifier(), "auto", 100.0, marks=pytest.mark.slow),
+        pytest.param(sk.BayesianLogisticRegression(), "auto", 100.0, marks=pytest.mark.slow),
     ],
 )
 def test_separated_classes_under_a_wide_prior(reg, sampler, prior_scale):
@@ -481,7 +476,7 @@ def test_steps_that_are_too_large_after_every_repetition_are_warned_of(monkeypat
     """No error is within a bound of zero; three repetitions divide the step by 64."""
     monkeypatch.setattr(energy, "ENERGY", replace(energy.ENERGY, largest_error=0.0))
     reg, *rows = counts_with_step(monkeypatch, 0.4)
-    with pytest.warns(SamplingWarning, match="steps of SGHMC are too large.*narrower prior"):
+    with pytest.warns(sk.SamplingWarning, match="steps of SGHMC are too large.*narrower prior"):
         reg.fit(*rows)
     assert reg.step_size_ == pytest.approx(0.4 / 64.0)
 
