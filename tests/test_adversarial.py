@@ -52,11 +52,7 @@ CLASSIFIERS = {
     "tanh": sk.BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **DOUBLE),
     "sigmoid": sk.BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **DOUBLE),
     "cnn": sk.BayesianCNNClassifier(
-        conv_channels=3,
-        kernel_size=3,
-        hidden_layer_sizes=5,
-        dtype="float64",
-        **BRIEF,
+        conv_channels=3, kernel_size=3, hidden_layer_sizes=5, dtype="float64", **BRIEF
     ),
     "module": sk.BayesianModuleClassifier(module, standardize=True, **SHORT),
 }
@@ -87,11 +83,7 @@ def network():
     + [(name, n_features, 2) for name in ("logistic", "relu", "tanh") for n_features in (1, 16)],
 )
 @pytest.mark.parametrize(
-    "weights",
-    [
-        pytest.param(None, marks=pytest.mark.slow),
-        np.r_[0.0, np.geomspace(1.0, 0.05, 5)],
-    ],
+    "weights", [pytest.param(None, marks=pytest.mark.slow), np.r_[0.0, np.geomspace(1.0, 0.05, 5)]]
 )
 def test_direction_is_that_of_finite_differences(name, n_features, n_classes, weights):
     """Of log p(y|x) averaged over all draws by weight, in the units of X.

@@ -212,10 +212,7 @@ def test_wine_is_calibrated_by_default():
     assert np.mean(after) < 0.9 * np.mean(before)
 
 
-@cases(
-    "n_steps, runs",
-    [(100, [50]), (1500, [750]), (3000, [750, 750]), (8000, [1000] * 3)],
-)
+@cases("n_steps, runs", [(100, [50]), (1500, [750]), (3000, [750, 750]), (8000, [1000] * 3)])
 def test_all_runs_together_take_half_of_the_steps_at_most(n_steps, runs, monkeypatch):
     """Fewer runs rather than shorter ones, also of fits whose lengths are given.
 

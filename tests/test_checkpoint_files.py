@@ -316,12 +316,7 @@ def test_no_flipped_bit_escapes(tmp_path, finished):
 
 
 @cases(
-    "contents",
-    [
-        {"format": np.array([2, 2])},
-        {"format": np.array(2)},
-        {"format": np.array("two")},
-    ],
+    "contents", [{"format": np.array([2, 2])}, {"format": np.array(2)}, {"format": np.array("two")}]
 )
 def test_archives_of_wrong_contents_are_refused(tmp_path, contents):
     path = tmp_path / "file.npz"

@@ -13,11 +13,7 @@ from skbayes_sgmcmc import DeepPoissonFactorAnalysis, MixingDistance
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")
 
 NATURAL = {"parametrization": "expanded_natural"}
-KINDS = [
-    {},
-    NATURAL,
-    {"n_components": 3, "success_probability": 0.5},
-]
+KINDS = [{}, NATURAL, {"n_components": 3, "success_probability": 0.5}]
 
 
 def short(n_components=(3, 2), **parameters):

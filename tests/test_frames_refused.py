@@ -10,19 +10,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from _cases import cases
-from _frames import (
-    AGE,
-    CITIES,
-    GAPS,
-    KIND,
-    MEMBER,
-    REAL,
-    ROOMS,
-    SMALL,
-    TINY,
-    N,
-    frame,
-)
+from _frames import AGE, CITIES, GAPS, KIND, MEMBER, REAL, ROOMS, SMALL, TINY, N, frame
 from sklearn.base import clone
 from sklearn.feature_selection import RFE
 

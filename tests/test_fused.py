@@ -87,16 +87,9 @@ def fitted(data, **parameters):
     """A network of 2587 parameters: more than one block of normals, and not whole blocks."""
     assert 4 * BLOCK < 2587 < 8 * BLOCK
     defaults = {
-        "hidden_layer_sizes": 76,
-        "step_size": 0.003,
-        "batch_size": 20,
-        "n_chains": 3,
-        "burn_in": 20,
-        "n_draws": 12,
-        "thinning": 2,
-        "random_state": 0,
-        "dtype": "float64",
-    }
+        "hidden_layer_sizes": 76, "step_size": 0.003, "batch_size": 20, "n_chains": 3,
+        "burn_in": 20, "n_draws": 12, "thinning": 2, "random_state": 0, "dtype": "float64",
+    }  # fmt: skip
     clf = BayesianMLPClassifier(**(defaults | parameters)).fit(*data)
     sizes = {name: values[0, 0].size for name, values in clf.posterior_.draws.items()}
     assert sum(size for name, size in sizes.items() if not name.startswith("scale_")) == 2587

@@ -44,15 +44,9 @@ COUNTS = np.random.default_rng(0).poisson(0.3, size=(24, 12))
 SIGNALS = np.random.default_rng(1).laplace(size=(60, 3))
 #: long enough for all parts of a step, and too short for rounding to grow
 SHORT = {
-    "n_chains": 2,
-    "burn_in": 4,
-    "n_draws": 3,
-    "thinning": 2,
-    "batch_size": 20,
-    "random_state": 0,
-    "compiled": False,
-    "dtype": "float64",
-}
+    "n_chains": 2, "burn_in": 4, "n_draws": 3, "thinning": 2, "batch_size": 20, "random_state": 0,
+    "compiled": False, "dtype": "float64",
+}  # fmt: skip
 STEP = SHORT | {"step_size": 1e-3}
 MOMENTUM = STEP | {"sampler": "sghmc"}
 #: rounding of float64 in sums of hundreds of numbers, which ten steps leave below this

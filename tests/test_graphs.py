@@ -34,16 +34,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 X, y = load_digits(return_X_y=True)
 X, y = X[:300], y[:300]
 SETTINGS = {
-    "sampler": "sghmc",
-    "prior_scale": "fan_in",
-    "step_size": 0.01,
-    "batch_size": 50,
-    "n_chains": 2,
-    "n_draws": 5,
-    "burn_in": 10,
-    "thinning": 3,
-    "random_state": 0,
-}
+    "sampler": "sghmc", "prior_scale": "fan_in", "step_size": 0.01, "batch_size": 50,
+    "n_chains": 2, "n_draws": 5, "burn_in": 10, "thinning": 3, "random_state": 0,
+}  # fmt: skip
 
 
 class Recorder:

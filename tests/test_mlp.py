@@ -19,11 +19,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import PolynomialFeatures
 
-from skbayes_sgmcmc import (
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    SamplingWarning,
-)
+from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor, SamplingWarning
 from skbayes_sgmcmc.samplers import PSGLD
 from skbayes_sgmcmc.schedules import Polynomial
 

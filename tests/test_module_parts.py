@@ -16,11 +16,7 @@ from sklearn.base import clone
 from torch import nn
 from torch.nn import functional
 
-from skbayes_sgmcmc import (
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    to_torch,
-)
+from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, to_torch
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel

@@ -191,8 +191,7 @@ N_DRAWS = {"few": 400, "five": 1000, "rare": 1000, "ten": 1000}
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "name",
-    ["few", *(pytest.param(one, marks=pytest.mark.slow) for one in ("five", "rare", "ten"))],
+    "name", ["few", *(pytest.param(one, marks=pytest.mark.slow) for one in ("five", "rare", "ten"))]
 )
 def test_posterior_is_exact(name):
     """Against importance sampling, whose effective size above 5,000 leaves errors of 0.015 sd.

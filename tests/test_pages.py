@@ -94,8 +94,7 @@ def test_the_first_example_needs_what_the_first_command_installs(only_installed)
 
 @pytest.mark.usefixtures("figures")
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.slow if page in LONG else []) for page in PAGES],
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in LONG else []) for page in PAGES]
 )
 def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
     """In one session, without a warning of ours."""

@@ -17,17 +17,10 @@ from skbayes_sgmcmc.schedules import Polynomial
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 SMALL = {
-    "hidden_layer_sizes": 8,
-    "n_chains": 2,
-    "n_draws": 20,
-    "burn_in": 200,
-    "thinning": 2,
-    "prior_scale": "fan_in",
-    "noise": "infer",
-    "sampler": "psgld",
-    "dtype": "float64",
+    "hidden_layer_sizes": 8, "n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 2,
+    "prior_scale": "fan_in", "noise": "infer", "sampler": "psgld", "dtype": "float64",
     "random_state": 0,
-}
+}  # fmt: skip
 
 
 def small(**parameters):

@@ -76,10 +76,7 @@ CASES = {
     ),
     "mlp classifier": (sk.BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), load_iris),
     "mlp regressor": (sk.BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT), load_diabetes),
-    "cnn": (
-        sk.BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=(4,), **SHORT),
-        images,
-    ),
+    "cnn": (sk.BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=(4,), **SHORT), images),
     "module": (sk.BayesianModuleClassifier(small_module, **SHORT), load_iris),
     "sparse regressor": (sk.SparseBayesianRegressor(**SHORT), load_diabetes),
     "sparse classifier": (sk.SparseBayesianClassifier(**SHORT), load_breast_cancer),

@@ -330,8 +330,7 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
     draws = np.zeros((4, n_draws, d))
     draws[:, :, 0] = np.array(falls)[:, None] * 1.5 * time * np.sqrt(0.5 * d)
     target = SimpleNamespace(
-        model=SimpleNamespace(n_parameters=d),
-        log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0],
+        model=SimpleNamespace(n_parameters=d), log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0]
     )
     assert (fall_of_potential(target, draws, 1.0) is not None) == warned
     run = SimpleNamespace(tells=True, n_steps=60, plan=SimpleNamespace(by_distance=None))

@@ -109,10 +109,7 @@ def test_delta_that_runs_away_warns_with_a_remedy_that_helps():
     clf, (text,) = warned(adaptation="sa")
     assert "delta of 'weight_1' has run away to" in text and "no weight" in text
     assert clf.delta_[0] < 1e-6 and len(clf.get_support(indices=True)) == 0
-    for remedy in (
-        {"adaptation": "gibbs"},
-        {"adaptation": "sa", "inclusion_prior": (2.0, 2.0)},
-    ):
+    for remedy in ({"adaptation": "gibbs"}, {"adaptation": "sa", "inclusion_prior": (2.0, 2.0)}):
         clf, texts = warned(**remedy)
         assert not texts and 0 in clf.get_support(indices=True), remedy
 

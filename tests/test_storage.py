@@ -27,16 +27,9 @@ X, y = load_digits(return_X_y=True)
 X, y = X[:300], y[:300]
 #: max_steps bounds the descents to the starts, too
 SHORT = {
-    "hidden_layer_sizes": 20,
-    "n_chains": 2,
-    "n_draws": 20,
-    "burn_in": 100,
-    "thinning": 5,
-    "max_steps": 200,
-    "dtype": "float32",
-    "calibrate": False,
-    "random_state": 0,
-}
+    "hidden_layer_sizes": 20, "n_chains": 2, "n_draws": 20, "burn_in": 100, "thinning": 5,
+    "max_steps": 200, "dtype": "float32", "calibrate": False, "random_state": 0,
+}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 

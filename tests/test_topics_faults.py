@@ -11,11 +11,7 @@ import pytest
 from _cases import cases
 from _topics import SHORT, corpus
 
-from skbayes_sgmcmc import (
-    DeepPoissonFactorAnalysis,
-    LatentDirichletAllocation,
-    SamplingWarning,
-)
+from skbayes_sgmcmc import DeepPoissonFactorAnalysis, LatentDirichletAllocation, SamplingWarning
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore:the chains have not mixed")

@@ -123,10 +123,7 @@ def assert_rounded(found):
         (BayesianMLPRegressor, {"step_size": 1e-4, "burn_in": 0}),
         # other numbers at every step
         (BayesianMLPRegressor, {"step_size": Polynomial(first=1e-3, last=1e-5)}),
-        (
-            BayesianMLPRegressor,
-            {"step_size": 1e-4, "temperature": Exponential(2.0, 1.0)},
-        ),
+        (BayesianMLPRegressor, {"step_size": 1e-4, "temperature": Exponential(2.0, 1.0)}),
     ],
     ids=str,
 )
@@ -230,11 +227,7 @@ def test_a_chain_that_is_lost_leaves_the_others_alone(monkeypatch):
 
 @cases(
     "parameters",
-    [
-        {"batch_size": 50},
-        {"prior": "laplace", "prior_scale": 1.0},
-        {"sampler": "sghmc"},
-    ],
+    [{"batch_size": 50}, {"prior": "laplace", "prior_scale": 1.0}, {"sampler": "sghmc"}],
 )
 def test_other_steps_have_compiled_gradients_only(runs, parameters):
     fit(BayesianMLPRegressor, **(TINY | {"n_draws": 2} | parameters))
