@@ -3,15 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianOrdinalClassifier,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.priors import LearnedScale
 
 RNG = np.random.default_rng(0)
@@ -41,14 +33,14 @@ TINY = {"n_chains": 2, "n_draws": 5, "burn_in": 4, "thinning": 1, "random_state"
 SMALL = {"n_chains": 2, "n_draws": 50, "random_state": 0}
 #: every estimator that takes tables, with targets for it; max_steps bounds descents to starts
 FITS = {
-    "logistic": (BayesianLogisticRegression(**TINY), REAL > 0.0),
-    "three classes": (BayesianLogisticRegression(**TINY), np.digitize(REAL, [-0.5, 0.5])),
-    "learned": (BayesianLogisticRegression(prior_scale="learned", **TINY), REAL > 0.0),
-    "relevance": (BayesianGLMRegressor(prior_scale=LearnedScale(inputs=True), **TINY), REAL),
-    "glm": (BayesianGLMRegressor(**TINY), REAL),
-    "ordinal": (BayesianOrdinalClassifier(**TINY), np.digitize(REAL, [-0.5, 0.5])),
-    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=3, max_steps=9, **TINY), REAL > 0.0),
-    "mlp regressor": (BayesianMLPRegressor(hidden_layer_sizes=3, max_steps=9, **TINY), REAL),
-    "sparse": (SparseBayesianClassifier(max_steps=9, **TINY), REAL > 0.0),
-    "sparse regressor": (SparseBayesianRegressor(max_steps=9, **TINY), REAL),
+    "logistic": (sk.BayesianLogisticRegression(**TINY), REAL > 0.0),
+    "three classes": (sk.BayesianLogisticRegression(**TINY), np.digitize(REAL, [-0.5, 0.5])),
+    "learned": (sk.BayesianLogisticRegression(prior_scale="learned", **TINY), REAL > 0.0),
+    "relevance": (sk.BayesianGLMRegressor(prior_scale=LearnedScale(inputs=True), **TINY), REAL),
+    "glm": (sk.BayesianGLMRegressor(**TINY), REAL),
+    "ordinal": (sk.BayesianOrdinalClassifier(**TINY), np.digitize(REAL, [-0.5, 0.5])),
+    "mlp": (sk.BayesianMLPClassifier(hidden_layer_sizes=3, max_steps=9, **TINY), REAL > 0.0),
+    "mlp regressor": (sk.BayesianMLPRegressor(hidden_layer_sizes=3, max_steps=9, **TINY), REAL),
+    "sparse": (sk.SparseBayesianClassifier(max_steps=9, **TINY), REAL > 0.0),
+    "sparse regressor": (sk.SparseBayesianRegressor(max_steps=9, **TINY), REAL),
 }

@@ -1,6 +1,15 @@
-"""Fitted estimators with other draws than their own."""
+"""Fitted estimators with other draws than their own, and what two fits have in common."""
+
+import numpy as np
 
 from skbayes_sgmcmc import PosteriorSamples
+
+
+def assert_same_draws(a, b, *, rtol=0.0, atol=0.0):
+    """The draws of two fits, of all parameters."""
+    assert a.posterior_.draws.keys() == b.posterior_.draws.keys()
+    for name, values in a.posterior_.draws.items():
+        np.testing.assert_allclose(b.posterior_[name], values, rtol, atol, err_msg=name)
 
 
 def with_posterior(estimator, draws=slice(None), chains=slice(None), weights=None):

@@ -11,13 +11,7 @@ from _cases import cases
 from joblib import parallel_config
 from sklearn.datasets import load_iris
 
-from skbayes_sgmcmc import (
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    DeepPoissonFactorAnalysis,
-    LatentDirichletAllocation,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._engine.accelerators import ACCELERATORS, Offer, choose
 
 pytest.importorskip("numba")
@@ -32,17 +26,17 @@ EULER = {"sampler": "sgld", "integrator": "euler", "step_size": 0.01}
 
 MOMENTUM = {"sampler": "sghmc", "integrator": "auto", "step_size": "auto", "batch_size": 100}
 
-LOGISTIC = (BayesianLogisticRegression, EULER | {"batch_size": 20})
-MLP = (BayesianMLPClassifier, EULER | {"hidden_layer_sizes": 3})
-SPARSE = (SparseBayesianRegressor, {"step_size": 0.01})
-LDA = (LatentDirichletAllocation, {"n_components": 3})
-DPFA = (DeepPoissonFactorAnalysis, {"n_components": (4, 3)})
+LOGISTIC = (sk.BayesianLogisticRegression, EULER | {"batch_size": 20})
+MLP = (sk.BayesianMLPClassifier, EULER | {"hidden_layer_sizes": 3})
+SPARSE = (sk.SparseBayesianRegressor, {"step_size": 0.01})
+LDA = (sk.LatentDirichletAllocation, {"n_components": 3})
+DPFA = (sk.DeepPoissonFactorAnalysis, {"n_components": (4, 3)})
 
 
 def fitted(kind, **parameters):
     cls, own = kind
     model = cls(**(SETTINGS | own | parameters))
-    if kind[0] is BayesianLogisticRegression:
+    if kind[0] is sk.BayesianLogisticRegression:
         return model.fit(X[:100], y[:100])
     return model.fit(COUNTS) if kind in (LDA, DPFA) else model.fit(X, y)
 
@@ -81,7 +75,7 @@ def test_what_is_compiled_does_not_decide_how_a_linear_model_is_sampled():
     """The draws of the default sampler differ by rounding alone."""
     draws = []
     for compiled in ("auto", True, False):
-        model = BayesianLogisticRegression(**SETTINGS, compiled=compiled).fit(X[:100], y[:100])
+        model = sk.BayesianLogisticRegression(**SETTINGS, compiled=compiled).fit(X[:100], y[:100])
         draws.append(model.posterior_["coef"])
     np.testing.assert_allclose(draws[1:], [draws[0]] * 2, rtol=1e-6, atol=1e-8)
 
@@ -211,7 +205,7 @@ def test_numba_is_not_imported_where_it_does_not_pay(monkeypatch):
 
 
 def test_a_refused_fit_leaves_the_estimator_unfitted():
-    clf = BayesianMLPClassifier(sampler="sghmc", dtype="float64", compiled=True)
+    clf = sk.BayesianMLPClassifier(sampler="sghmc", dtype="float64", compiled=True)
     with pytest.raises(ValueError, match="compiled=True"):
         clf.fit(X, y)
     assert not [name for name in vars(clf) if name.endswith("_")]
@@ -221,7 +215,7 @@ def test_chains_of_torchs_numbers_go_on_with_them(limits):
     """The compiled steps have a generator of their own, which can't take over another's state."""
 
     limits(worth_steps=0)
-    mlp = (BayesianMLPClassifier, MLP[1] | {"dtype": "float64"})
+    mlp = (sk.BayesianMLPClassifier, MLP[1] | {"dtype": "float64"})
     clf = fitted(mlp, warm_start=True, compiled=False)
     with pytest.raises(ValueError, match="fused_steps: the earlier chains .* torch's random"):
         clf.set_params(compiled=True).fit(X, y)

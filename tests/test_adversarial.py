@@ -17,14 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianOrdinalClassifier,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.inspection import AdversarialCurveDisplay, _adversarial, fgsm
 
 #: budgets too small to mix, on purpose: what is looked at holds for any draws
@@ -53,19 +46,15 @@ def module():
 
 
 CLASSIFIERS = {
-    "logistic": BayesianLogisticRegression(n_chains=2, n_draws=6, random_state=0),
-    "ordinal": BayesianOrdinalClassifier(n_chains=2, n_draws=6, random_state=0),
-    "relu": BayesianMLPClassifier(hidden_layer_sizes=(9, 7), **DOUBLE),
-    "tanh": BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **DOUBLE),
-    "sigmoid": BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **DOUBLE),
-    "cnn": BayesianCNNClassifier(
-        conv_channels=3,
-        kernel_size=3,
-        hidden_layer_sizes=5,
-        dtype="float64",
-        **BRIEF,
+    "logistic": sk.BayesianLogisticRegression(n_chains=2, n_draws=6, random_state=0),
+    "ordinal": sk.BayesianOrdinalClassifier(n_chains=2, n_draws=6, random_state=0),
+    "relu": sk.BayesianMLPClassifier(hidden_layer_sizes=(9, 7), **DOUBLE),
+    "tanh": sk.BayesianMLPClassifier(hidden_layer_sizes=9, activation="tanh", **DOUBLE),
+    "sigmoid": sk.BayesianMLPClassifier(hidden_layer_sizes=9, activation="logistic", **DOUBLE),
+    "cnn": sk.BayesianCNNClassifier(
+        conv_channels=3, kernel_size=3, hidden_layer_sizes=5, dtype="float64", **BRIEF
     ),
-    "module": BayesianModuleClassifier(module, standardize=True, **SHORT),
+    "module": sk.BayesianModuleClassifier(module, standardize=True, **SHORT),
 }
 
 
@@ -81,7 +70,7 @@ def rows_of_classes(n_features, n_classes, n_rows=120):
 @pytest.fixture(scope="module")
 def network():
     """A network for digits after few steps, whose single draws are poor and unlike."""
-    clf = BayesianMLPClassifier(hidden_layer_sizes=12, **DOUBLE)
+    clf = sk.BayesianMLPClassifier(hidden_layer_sizes=12, **DOUBLE)
     return clf.fit(DIGITS[::3], LABELS[::3])
 
 
@@ -94,11 +83,7 @@ def network():
     + [(name, n_features, 2) for name in ("logistic", "relu", "tanh") for n_features in (1, 16)],
 )
 @pytest.mark.parametrize(
-    "weights",
-    [
-        pytest.param(None, marks=pytest.mark.slow),
-        np.r_[0.0, np.geomspace(1.0, 0.05, 5)],
-    ],
+    "weights", [pytest.param(None, marks=pytest.mark.slow), np.r_[0.0, np.geomspace(1.0, 0.05, 5)]]
 )
 def test_direction_is_that_of_finite_differences(name, n_features, n_classes, weights):
     """Of log p(y|x) averaged over all draws by weight, in the units of X.
@@ -136,7 +121,7 @@ def test_direction_is_that_of_finite_differences(name, n_features, n_classes, we
 def logistic(coef, intercept, weights=None):
     """A logistic regression of two classes with the given draws, (draws, features)."""
     X = np.vstack([np.eye(len(coef[0])), -np.eye(len(coef[0]))])
-    clf = BayesianLogisticRegression(n_chains=1, n_draws=6, random_state=0).fit(X, X[:, 0] > 0)
+    clf = sk.BayesianLogisticRegression(n_chains=1, n_draws=6, random_state=0).fit(X, X[:, 0] > 0)
     draws = {
         "coef": np.array(coef)[None, :, None, :],
         "intercept": np.array(intercept)[None, :, None],
@@ -227,7 +212,7 @@ def test_numbers_move_by_eps_within_the_range(network, dtype):
 def test_images_keep_their_shape():
     """(rows, channels, height, width), and whole numbers are made float64."""
     images = DIGITS.reshape(-1, 1, 8, 8)
-    clf = BayesianCNNClassifier(conv_channels=3, kernel_size=3, hidden_layer_sizes=5, **BRIEF)
+    clf = sk.BayesianCNNClassifier(conv_channels=3, kernel_size=3, hidden_layer_sizes=5, **BRIEF)
     clf.fit(images[::3], LABELS[::3])
     attacked = fgsm(clf, images[:20], eps=0.1)
     assert attacked.shape == (20, 1, 8, 8)
@@ -242,9 +227,9 @@ def test_images_keep_their_shape():
     "clf",
     [
         CLASSIFIERS["logistic"],
-        BayesianMLPClassifier(hidden_layer_sizes=20, **DOUBLE | {"burn_in": 1000}),
+        sk.BayesianMLPClassifier(hidden_layer_sizes=20, **DOUBLE | {"burn_in": 1000}),
         pytest.param(
-            BayesianCNNClassifier(
+            sk.BayesianCNNClassifier(
                 conv_channels=6, kernel_size=3, hidden_layer_sizes=20, **SHORT | {"burn_in": 300}
             ),
             marks=pytest.mark.slow,
@@ -368,19 +353,19 @@ def test_bad_parameters_of_the_curve(changes, message, network):
 def test_estimators_that_cannot_be_attacked(network):
     X, y = DIGITS[:60], LABELS[:60] > 4
     with pytest.raises(NotFittedError, match="not fitted"):
-        fgsm(BayesianMLPClassifier(), X, eps=0.1)
-    sparse = BayesianLogisticRegression(n_chains=1, n_draws=6, random_state=0)
+        fgsm(sk.BayesianMLPClassifier(), X, eps=0.1)
+    sparse = sk.BayesianLogisticRegression(n_chains=1, n_draws=6, random_state=0)
     sparse.fit(csr_matrix(X), y)
     with pytest.raises(ValueError, match=r"sparse format .* X.toarray\(\)"):
         fgsm(sparse, csr_matrix(X), eps=0.1)
     assert fgsm(sparse, X, eps=0.1).shape == X.shape
-    pipe = make_pipeline(PCA(5), BayesianMLPClassifier(hidden_layer_sizes=5, **DOUBLE))
+    pipe = make_pipeline(PCA(5), sk.BayesianMLPClassifier(hidden_layer_sizes=5, **DOUBLE))
     pipe.fit(X, y)
     message = r"step 'pca' \(PCA\) is not allowed: .* pipeline\[-1\], .* pipeline\[:-1\].transform"
     with pytest.raises(ValueError, match=message):
         fgsm(pipe, X, eps=0.1)
     assert fgsm(pipe[-1], pipe[0].transform(X), eps=0.1, clip=None).shape == (60, 5)
-    regressor = BayesianMLPRegressor(hidden_layer_sizes=5, max_steps=130, **SHORT).fit(X, y)
+    regressor = sk.BayesianMLPRegressor(hidden_layer_sizes=5, max_steps=130, **SHORT).fit(X, y)
     with pytest.raises(ValueError, match="is not allowed: give a classifier"):
         fgsm(regressor, X, eps=0.1)
 
@@ -388,7 +373,7 @@ def test_estimators_that_cannot_be_attacked(network):
 def test_attacks_go_through_scalers(network):
     """In the units of X, with the signs of the last step's gradients: scales are positive."""
     X, y = DIGITS[:60], LABELS[:60] > 4
-    last = BayesianMLPClassifier(hidden_layer_sizes=5, **DOUBLE)
+    last = sk.BayesianMLPClassifier(hidden_layer_sizes=5, **DOUBLE)
     pipe = make_pipeline(MinMaxScaler((-1.0, 2.0)), "passthrough", StandardScaler(), last)
     search = GridSearchCV(pipe, {"bayesianmlpclassifier__step_size": [0.01]}, cv=2).fit(X, y)
     pipe = search.best_estimator_

@@ -20,10 +20,7 @@ from skbayes_sgmcmc import BayesianModuleClassifier, low_rank_adapters, to_torch
 rng = np.random.default_rng(0)
 y = np.arange(24) % 3
 images = rng.standard_normal((24, 3, 32, 32)).astype(np.float32)
-words = {
-    "input_ids": rng.integers(0, 50, (24, 6)),
-    "attention_mask": np.ones((24, 6), dtype=bool),
-}
+words = {"input_ids": rng.integers(0, 50, (24, 6)), "attention_mask": np.ones((24, 6), dtype=bool)}
 TINY = {"n_chains": 2, "n_draws": 2, "burn_in": 2, "thinning": 1, "random_state": 0,
         "step_size": 1e-4, "prior_scale": "fan_in"}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -286,14 +286,6 @@ def test_runs_of_another_process_are_seen(records, tmp_path):
     assert one.finished("a-0", refuse, {"seed": 0})["score"] == 1.5
 
 
-def test_a_run_may_measure_its_own_seconds(records, tmp_path):
-    """One in another process, whose time is not that of this one."""
-    found = records.Records(tmp_path / "some.jsonl")
-    numbers = found.finished("a-0", lambda: {"score": 1.5, "seconds": 100.0}, {"seed": 0})
-    assert numbers == {"score": 1.5, "seconds": 100.0}
-    assert found.seconds == 100.0
-
-
 @cases("path", sorted(RESULTS.glob("runs/*.jsonl")))
 def test_stored_records_are_whole(path):
     """Every line has all fields, and no run is stored twice: a page would show one of the two."""
@@ -405,13 +397,6 @@ def test_levels_that_the_training_rows_lack_are_missing_for_peers(monkeypatch):
     filled = columns.without_gaps(test, _mixed_peers.gaps(train))
     assert filled["b"].tolist() == [2.0, 2.0]
     assert filled["b is missing"].tolist() == [1.0, 0.0]
-
-
-def test_p_values_are_corrected_for_their_number(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    from _tabular_ranks import holm
-
-    assert_allclose(holm([0.01, 0.04, 0.03, 0.5]), [0.04, 0.09, 0.09, 0.5])
 
 
 # pages

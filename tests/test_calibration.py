@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pytest
 from _cases import cases
+from _posteriors import assert_same_draws
 from scipy.sparse import csr_matrix
 from scipy.special import log_softmax, softmax
 from sklearn.datasets import load_digits, load_wine
@@ -144,8 +145,7 @@ def test_probabilities_are_the_power_of_the_average_over_the_draws(digits):
 def test_draws_are_those_of_a_fit_that_is_not_calibrated(usual):
     other = fitted(False)
     assert usual.calibration_power_ != 1.0 and other.calibration_power_ == 1.0
-    for name in usual.posterior_.draws:
-        assert np.array_equal(usual.posterior_[name], other.posterior_[name])
+    assert_same_draws(usual, other)
     for seed in (lambda: 3, lambda: np.random.RandomState(3)):
         few = {"burn_in": 20, "max_steps": 70}
         one, again = (fitted(True, random_state=seed(), **few) for _ in range(2))
@@ -212,10 +212,7 @@ def test_wine_is_calibrated_by_default():
     assert np.mean(after) < 0.9 * np.mean(before)
 
 
-@cases(
-    "n_steps, runs",
-    [(100, [50]), (1500, [750]), (3000, [750, 750]), (8000, [1000] * 3)],
-)
+@cases("n_steps, runs", [(100, [50]), (1500, [750]), (3000, [750, 750]), (8000, [1000] * 3)])
 def test_all_runs_together_take_half_of_the_steps_at_most(n_steps, runs, monkeypatch):
     """Fewer runs rather than shorter ones, also of fits whose lengths are given.
 

@@ -16,20 +16,7 @@ from _cases import cases
 from sklearn.base import clone
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleRegressor,
-    DeepPoissonFactorAnalysis,
-    SparseBayesianRegressor,
-    SpikeSlab,
-    StudentT,
-    TorchLikelihood,
-    Tweedie,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
@@ -42,26 +29,29 @@ RNG = np.random.default_rng(0)
 X = np.exp(0.3 * RNG.standard_normal((40, 4)))
 Y = X[:, 0] + 0.1 * RNG.random(40)
 LABELS = (np.median(Y) < Y).astype(int)
-T4, T9 = StudentT(df=4.0), StudentT(df=9.0)
+T4, T9 = sk.StudentT(df=4.0), sk.StudentT(df=9.0)
 FLAT = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 1))
 
 
 @cases(
     "estimator, change",
     [
-        (BayesianGLMRegressor(likelihood="weibull"), {"likelihood": "log_normal"}),
-        (BayesianGLMRegressor(likelihood=T4), {"likelihood": T9}),
-        (BayesianGLMRegressor(noise=1.0), {"noise": 2.0}),
-        (BayesianGLMRegressor(offset=1), {"offset": 2}),
-        (BayesianGLMRegressor(), {"groups": 1}),
-        (BayesianMLPRegressor(hidden_layer_sizes=3), {"activation": "tanh"}),
-        (BayesianMLPClassifier(hidden_layer_sizes=3), {"hidden_layer_sizes": 4}),
-        (BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=3), {"activation": "tanh"}),
-        (SparseBayesianRegressor(), {"noise": 2.0}),
+        (sk.BayesianGLMRegressor(likelihood="weibull"), {"likelihood": "log_normal"}),
+        (sk.BayesianGLMRegressor(likelihood=T4), {"likelihood": T9}),
+        (sk.BayesianGLMRegressor(noise=1.0), {"noise": 2.0}),
+        (sk.BayesianGLMRegressor(offset=1), {"offset": 2}),
+        (sk.BayesianGLMRegressor(), {"groups": 1}),
+        (sk.BayesianMLPRegressor(hidden_layer_sizes=3), {"activation": "tanh"}),
+        (sk.BayesianMLPClassifier(hidden_layer_sizes=3), {"hidden_layer_sizes": 4}),
+        (
+            sk.BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=3),
+            {"activation": "tanh"},
+        ),
+        (sk.SparseBayesianRegressor(), {"noise": 2.0}),
         # with noise="auto", only normal priors come with a noise of each row: log densities were 0
-        (BayesianMLPRegressor(hidden_layer_sizes=3, prior="laplace"), {"prior": "normal"}),
-        (SparseBayesianRegressor(), {"prior": SpikeSlab(learn_sigma=False)}),
-        (BayesianModuleRegressor(FLAT), {"input_shape": (2, 2)}),
+        (sk.BayesianMLPRegressor(hidden_layer_sizes=3, prior="laplace"), {"prior": "normal"}),
+        (sk.SparseBayesianRegressor(), {"prior": sk.SpikeSlab(learn_sigma=False)}),
+        (sk.BayesianModuleRegressor(FLAT), {"input_shape": (2, 2)}),
     ],
 )
 def test_predictions_need_the_parameters_of_the_fit(estimator, change):
@@ -74,7 +64,7 @@ def test_predictions_need_the_parameters_of_the_fit(estimator, change):
     calls = [
         lambda: estimator.predict(X),
         estimator.summary,
-        lambda: to_torch(estimator),
+        lambda: sk.to_torch(estimator),
         lambda: estimator.partial_fit(X, y),
     ]
     for call in calls:
@@ -88,13 +78,13 @@ def test_predictions_need_the_parameters_of_the_fit(estimator, change):
 @cases(
     "likelihood, change, before",
     [
-        (StudentT(df=4.0), {"likelihood__df": 9.0}, "StudentT(df=4.0)"),
-        (Tweedie(power=1.5), {"likelihood__power": 1.7}, "Tweedie(power=1.5)"),
+        (sk.StudentT(df=4.0), {"likelihood__df": 9.0}, "StudentT(df=4.0)"),
+        (sk.Tweedie(power=1.5), {"likelihood__power": 1.7}, "Tweedie(power=1.5)"),
     ],
 )
 def test_parameters_of_a_likelihood_are_those_of_the_fit(likelihood, change, before):
     """``set_params`` changes such objects in place: the sd of a target was three times as large."""
-    reg = BayesianGLMRegressor(likelihood=clone(likelihood), **TINY).fit(X, Y)
+    reg = sk.BayesianGLMRegressor(likelihood=clone(likelihood), **TINY).fit(X, Y)
     expected = reg.predict(X, return_std=True)
     reg.set_params(**change)
     with pytest.raises(
@@ -107,7 +97,7 @@ def test_parameters_of_a_likelihood_are_those_of_the_fit(likelihood, change, bef
 
 def test_topics_of_documents_need_the_success_probability_of_the_fit():
     counts = RNG.poisson(1.0, (20, 6))
-    dpfa = DeepPoissonFactorAnalysis((3,), **TINY | {"compiled": "auto"}).fit(counts)
+    dpfa = sk.DeepPoissonFactorAnalysis((3,), **TINY | {"compiled": "auto"}).fit(counts)
     dpfa.set_params(success_probability=0.5)
     for call in (dpfa.transform, dpfa.perplexity, dpfa.score):
         with pytest.raises(ValueError, match=r"those of a fit with success_probability=None"):
@@ -115,7 +105,7 @@ def test_topics_of_documents_need_the_success_probability_of_the_fit():
 
 
 def test_parameters_of_sampling_may_change_after_the_fit():
-    reg = BayesianGLMRegressor(**TINY).fit(X, Y)
+    reg = sk.BayesianGLMRegressor(**TINY).fit(X, Y)
     expected = reg.predict(X)
     reg.set_params(n_draws=7, step_size=0.1, prior_scale=2.0, random_state=1, warm_start=True)
     np.testing.assert_array_equal(reg.predict(X), expected)
@@ -128,14 +118,14 @@ def own(outputs):
 @cases(
     "estimator, change, gone",
     [
-        (SparseBayesianRegressor(), {"hidden_layer_sizes": 2}, {"coef_", "intercept_"}),
+        (sk.SparseBayesianRegressor(), {"hidden_layer_sizes": 2}, {"coef_", "intercept_"}),
         (
-            SparseBayesianRegressor(hidden_layer_sizes=2),
-            {"prior": SpikeSlab(layers=["weight_2"])},
+            sk.SparseBayesianRegressor(hidden_layer_sizes=2),
+            {"prior": sk.SpikeSlab(layers=["weight_2"])},
             {"inclusion_probability_"},
         ),
         (
-            BayesianModuleRegressor(nn.Linear(4, 1), prior="spike_slab"),
+            sk.BayesianModuleRegressor(nn.Linear(4, 1), prior="spike_slab"),
             {"prior": "normal"},
             {"sigma_", "delta_", "sparsity_", "n_effective_parameters_"},
         ),
@@ -150,6 +140,6 @@ def test_what_only_an_earlier_fit_has_is_gone(estimator, change, gone):
 
 
 def test_likelihoods_of_the_users_own_are_the_same_after_loading():
-    reg = BayesianMLPRegressor(hidden_layer_sizes=3, likelihood=TorchLikelihood(own), **TINY)
+    reg = sk.BayesianMLPRegressor(hidden_layer_sizes=3, likelihood=sk.TorchLikelihood(own), **TINY)
     expected = reg.fit(X, Y).predict(X)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(reg)).predict(X), expected)

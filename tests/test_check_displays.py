@@ -10,11 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayes_sgmcmc import BayesianGLMRegressor, BayesianLogisticRegression, BayesianMLPRegressor
 from skbayes_sgmcmc.diagnostics import noise_variances
-from skbayes_sgmcmc.inspection import (
-    IntervalCoverageDisplay,
-    NoisePhaseDisplay,
-    ResidualDisplay,
-)
+from skbayes_sgmcmc.inspection import IntervalCoverageDisplay, NoisePhaseDisplay, ResidualDisplay
 from skbayes_sgmcmc.schedules import Constant, Polynomial
 
 pytestmark = pytest.mark.usefixtures("figures")

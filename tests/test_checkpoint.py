@@ -24,14 +24,7 @@ from _topics import SHORT, corpus
 from torch import nn
 from torch.distributions import Normal
 
-from skbayes_sgmcmc import (
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    LatentDirichletAllocation,
-    SamplingWarning,
-    TorchLikelihood,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.samplers import SGLD
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -53,7 +46,7 @@ def stream_and_save(path, stop):
     lda = (
         joblib.load(file)
         if file.exists()
-        else LatentDirichletAllocation(3, **SHORT | {"random_state": 3, "n_draws": 3})
+        else sk.LatentDirichletAllocation(3, **SHORT | {"random_state": 3, "n_draws": 3})
     )
     done = getattr(lda, "batches_done", 0)
     for call in range(done, 6):
@@ -83,12 +76,12 @@ def predictions_of_functions(folder):
     X, found = np.linspace(-1.0, 1.0, 20).reshape(10, 2), {}
     some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
     for name, how in {"function": doubled, "partial": partial(targets, scale=2.0)}.items():
-        likelihood = TorchLikelihood(how, n_outputs=1)
-        reg = BayesianMLPRegressor(
+        likelihood = sk.TorchLikelihood(how, n_outputs=1)
+        reg = sk.BayesianMLPRegressor(
             hidden_layer_sizes=3, likelihood=likelihood, checkpoint=f"{folder}/{name}.npz", **some
         )
         found[name] = reg.fit(X, X[:, 0]).predict(X).tolist()
-    clf = BayesianModuleClassifier(
+    clf = sk.BayesianModuleClassifier(
         build, sample_parameters="last_layer", checkpoint=f"{folder}/frozen.npz", **some
     )
     found["frozen"] = clf.fit(X, np.arange(10) % 2).predict_proba(X).tolist()
@@ -275,7 +268,7 @@ def test_resumes_after_a_chain_has_diverged(tmp_path):
     """
 
     def run(path):
-        return sample(
+        return sk.sample(
             lambda theta: -0.25 * (theta**4).sum(1),
             2,
             init=np.array([[0.0, 0.0], [1e3, 0.0], [0.0, 0.0]]),
@@ -290,9 +283,9 @@ def test_resumes_after_a_chain_has_diverged(tmp_path):
 
     stopped(2, run, tmp_path / "file.npz")
     reported = r"1 of 3 chains diverged \(chain 1 by step 64 of.* may be biased"
-    with pytest.warns(SamplingWarning, match=reported):
+    with pytest.warns(sk.SamplingWarning, match=reported):
         resumed = run(tmp_path / "file.npz")
-    with pytest.warns(SamplingWarning, match=reported):
+    with pytest.warns(sk.SamplingWarning, match=reported):
         whole = run(None)
     assert resumed.n_chains == 2
     np.testing.assert_array_equal(resumed["theta"], whole["theta"])

@@ -1,8 +1,10 @@
-"""Which files are resumed, and which are refused untouched."""
+"""Which files are resumed, which are refused untouched, and how they are written."""
 
 from __future__ import annotations
 
 import math
+import os
+import signal
 import sys
 
 import numpy as np
@@ -13,13 +15,8 @@ from _checkpoint import assert_same, data, make
 from _inside import inside
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianModuleClassifier,
-    CheckpointError,
-    SamplingWarning,
-    sample,
-)
+import skbayes_sgmcmc as sk
+from skbayes_sgmcmc._engine.checkpoint import write_atomically
 from skbayes_sgmcmc.augmentation import RandomCrop, RandomFlip
 from skbayes_sgmcmc.models import Data, Model
 from skbayes_sgmcmc.samplers import SGHMC, Sampler
@@ -65,7 +62,7 @@ def test_a_damaged_file_is_refused_and_left_alone(tmp_path, finished, damage):
     damage(path)
     before = path.read_bytes()
     clf = make("default", path)
-    with pytest.raises(CheckpointError, match="can't be read and was left untouched") as caught:
+    with pytest.raises(sk.CheckpointError, match="can't be read and was left untouched") as caught:
         clf.fit(*data())
     assert str(path) in str(caught.value) and "delete it" in str(caught.value)
     assert path.read_bytes() == before
@@ -98,7 +95,7 @@ def flip(path, where):
 def test_a_file_of_other_parameters_is_refused(tmp_path, finished, change):
     path = tmp_path / "file.npz"
     path.write_bytes(finished)
-    with pytest.raises(CheckpointError, match="other data or parameters"):
+    with pytest.raises(sk.CheckpointError, match="other data or parameters"):
         make("default", path).set_params(**change).fit(*data())
     assert path.read_bytes() == finished
 
@@ -118,10 +115,10 @@ def test_a_file_of_other_data_or_prior_is_refused(tmp_path, explicit):
         "rows": (X[:-1], y[:-1], None),
     }
     for rows, labels, weight in others.values():
-        with pytest.raises(CheckpointError):
+        with pytest.raises(sk.CheckpointError):
             clf.fit(rows, labels, sample_weight=weight)
     for change in ({"prior_scale": 0.1}, {"prior": "laplace"}):
-        with pytest.raises(CheckpointError):
+        with pytest.raises(sk.CheckpointError):
             make("default", path).set_params(n_draws=20, burn_in=0, **explicit, **change).fit(X, y)
     assert path.read_bytes() == before
 
@@ -153,7 +150,7 @@ class Shifted(Model):
 def draws_of(target, path, **more):
     """Draws of a target, all of whose parameters are the same."""
     some = {"n_draws": 20, "burn_in": 5, "step_size": 0.5, "random_state": 0, "n_parameters": 2}
-    return sample(target, checkpoint=path, **(some | more))
+    return sk.sample(target, checkpoint=path, **(some | more))
 
 
 def test_a_file_of_another_log_density_is_refused(tmp_path):
@@ -161,11 +158,11 @@ def test_a_file_of_another_log_density_is_refused(tmp_path):
     path = tmp_path / "file.npz"
     draws_of(normal_at(0.0), path)
     draws_of(normal_at(0.0), path)  # another function object that does the same
-    with pytest.raises(CheckpointError, match="other functions"):
+    with pytest.raises(sk.CheckpointError, match="other functions"):
         draws_of(normal_at(100.0), path)
-    with pytest.raises(CheckpointError, match="other functions"):
+    with pytest.raises(sk.CheckpointError, match="other functions"):
         draws_of(normal_at(1e-3), path)
-    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+    with pytest.raises(sk.CheckpointError, match="belongs to a fit with other"):
         draws_of(normal_at(0.0), path, gradient_of_potential=lambda theta, rng: theta)
 
 
@@ -175,7 +172,7 @@ def test_a_file_of_another_model_of_the_same_class_is_refused(tmp_path):
     some = {"data": rows, "n_parameters": None}
     draws_of(Shifted(False), path, **some)
     draws_of(Shifted(False), path, **some)
-    with pytest.raises(CheckpointError, match="other functions"):
+    with pytest.raises(sk.CheckpointError, match="other functions"):
         draws_of(Shifted(True), path, **some)
 
 
@@ -216,7 +213,7 @@ def test_a_file_of_another_sampler_or_schedule_of_the_same_class_is_refused(
     first = draws_of(normal_at(0.0), path, **{parameter: make_one(one)})
     again = draws_of(normal_at(0.0), path, **{parameter: make_one(one)})
     np.testing.assert_array_equal(first["theta"], again["theta"])
-    with pytest.raises(CheckpointError, match="other functions.*sampler, schedule"):
+    with pytest.raises(sk.CheckpointError, match="other functions.*sampler, schedule"):
         draws_of(normal_at(0.0), path, **{parameter: make_one(other)})
 
 
@@ -236,10 +233,10 @@ def network(activation, width=3):
 def test_a_file_of_another_module_is_refused(tmp_path, one, other):
     path = tmp_path / "file.npz"
     some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
-    clf = BayesianModuleClassifier(one, checkpoint=path, **some).fit(*data())
+    clf = sk.BayesianModuleClassifier(one, checkpoint=path, **some).fit(*data())
     clf.fit(*data())
-    with pytest.raises(CheckpointError, match="other functions"):
-        BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
+    with pytest.raises(sk.CheckpointError, match="other functions"):
+        sk.BayesianModuleClassifier(other, checkpoint=path, **some).fit(*data())
 
 
 @cases(
@@ -256,13 +253,13 @@ def test_a_file_of_another_augmentation_is_refused(tmp_path, one, other):
     some = {"n_draws": 4, "burn_in": 4, "thinning": 1, "step_size": 1e-3, "random_state": 0}
 
     def fit(augment):
-        BayesianCNNClassifier(
+        sk.BayesianCNNClassifier(
             conv_channels=(2,), hidden_layer_sizes=(3,), augment=augment, checkpoint=path, **some
         ).fit(X, y)
 
     fit(one)
     fit(one)
-    with pytest.raises(CheckpointError, match="belongs to a fit with other"):
+    with pytest.raises(sk.CheckpointError, match="belongs to a fit with other"):
         fit(other)
 
 
@@ -278,7 +275,7 @@ def test_a_file_of_another_generator_is_refused(tmp_path):
     used = np.random.RandomState(0)
     used.random_sample()
     for other in (np.random.RandomState(1), used, 0):
-        with pytest.raises(CheckpointError, match="other data or parameters"):
+        with pytest.raises(sk.CheckpointError, match="other data or parameters"):
             fit(other)
     path.unlink()
     assert_same(fit(None), fit(None))
@@ -297,7 +294,7 @@ def test_arrays_edited_in_a_valid_file_are_refused(tmp_path, finished, name, cha
         values = values + 1.0 if values.dtype.kind in "fi" else np.array(str(values)[:-1])
     arrays[name] = {"number": values, "shape": values[None], "type": values.astype("U600")}[change]
     np.savez(path, **arrays)
-    with pytest.raises(CheckpointError, match="not those that were written"):
+    with pytest.raises(sk.CheckpointError, match="not those that were written"):
         make("default", path).fit(*data())
 
 
@@ -313,27 +310,22 @@ def test_no_flipped_bit_escapes(tmp_path, finished):
         path.write_bytes(content)
         try:
             assert_same(make("default", path).fit(*data()), whole)
-        except CheckpointError as error:
+        except sk.CheckpointError as error:
             assert "can't be read and was left untouched" in str(error)
             assert path.read_bytes() == bytes(content)
 
 
 @cases(
-    "contents",
-    [
-        {"format": np.array([2, 2])},
-        {"format": np.array(2)},
-        {"format": np.array("two")},
-    ],
+    "contents", [{"format": np.array([2, 2])}, {"format": np.array(2)}, {"format": np.array("two")}]
 )
 def test_archives_of_wrong_contents_are_refused(tmp_path, contents):
     path = tmp_path / "file.npz"
     np.savez(path, **contents)
-    with pytest.raises(CheckpointError, match="can't be read"):
+    with pytest.raises(sk.CheckpointError, match="can't be read"):
         make("default", path).fit(*data())
     np.save(tmp_path / "file.npy", np.zeros(3))
     (tmp_path / "file.npy").replace(path)
-    with pytest.raises(CheckpointError, match="can't be read"):
+    with pytest.raises(sk.CheckpointError, match="can't be read"):
         make("default", path).fit(*data())
 
 
@@ -355,7 +347,7 @@ def test_a_full_disk_does_not_end_a_fit(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("numpy.savez", full)
-        with pytest.warns(SamplingWarning, match=r"could not be written .*No space left"):
+        with pytest.warns(sk.SamplingWarning, match=r"could not be written .*No space left"):
             clf = make("default", path).fit(*data())
     assert_same(clf, make("default").fit(*data()))
     assert not list(tmp_path.iterdir())
@@ -373,7 +365,7 @@ def test_a_warm_start_needs_its_own_file(tmp_path):
     """It has another start: the first fit's file must not pass for the second's."""
     path = tmp_path / "file.npz"
     clf = make("default", path).set_params(warm_start=True, burn_in=0).fit(*data())
-    with pytest.raises(CheckpointError):
+    with pytest.raises(sk.CheckpointError):
         clf.fit(*data())
     clf.set_params(checkpoint=tmp_path / "second.npz").fit(*data())
 
@@ -426,8 +418,105 @@ def test_a_file_of_other_versions_says_which_it_needs(
     monkeypatch.setitem(its_names, "__version__", "0.0.1")
     replaced("FORMAT", 99)
     replaced("checkpoint.fingerprint", lambda arrays: "another")
-    with pytest.raises(CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)") as caught:
+    with pytest.raises(
+        sk.CheckpointError, match=rf"versions \({package} .*, now 0\.0\.1\)"
+    ) as caught:
         make("default", path).fit(*data())
     assert "finish it with the versions of the file, or delete it" in str(caught.value)
     assert "read" not in str(caught.value)
     assert path.read_bytes() == finished
+
+
+# writing ------------------------------------------------------------------------------------------
+
+
+def test_writes_are_atomic(tmp_path, monkeypatch):
+    """A failure at any moment of a write leaves the old file, and no other."""
+    path = tmp_path / "file.npz"
+    write_atomically(path, {"a": np.arange(3)})
+    before = path.read_bytes()
+    for where in ("numpy.savez", "os.fsync", "os.replace"):
+        with monkeypatch.context() as patch:
+
+            def fail(*args, **kwargs):
+                raise OSError("disk full")
+
+            patch.setattr(where, fail)
+            with pytest.raises(OSError, match="disk full"):
+                write_atomically(path, {"a": np.arange(4)})
+        assert path.read_bytes() == before
+        assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_where_files_have_no_locks_a_file_is_closed_before_it_moves(tmp_path, monkeypatch):
+    """Windows moves no file that is open."""
+    opened, moves = [], []
+    open_, replace = os.fdopen, os.replace
+
+    def fdopen(*args):
+        opened.append(open_(*args))
+        return opened[-1]
+
+    def move(*paths):
+        moves.append(opened[-1].closed)
+        replace(*paths)
+
+    monkeypatch.setattr(os, "fdopen", fdopen)
+    monkeypatch.setattr(os, "replace", move)
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    write_atomically(tmp_path / "file.npz", {"a": np.arange(3)})
+    assert moves == [True]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def test_a_fit_leaves_no_temporary_files(tmp_path):
+    make("default", tmp_path / "file.npz").fit(*data())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.npz"]
+
+
+def writer(path, when):
+    """A child that is killed in the midst of a write, or that writes until ``end`` is closed.
+
+    Returns its number, a pipe that says that it writes, and ``end``, which a test that fails closes
+    with its process.
+    """
+    (told, tell), (wait, end), child = os.pipe(), os.pipe(), os.fork()
+    if child:
+        os.close(tell)
+        return child, told, end
+    os.close(end)
+    np.savez = {
+        "now": lambda *args, **kwargs: os.kill(os.getpid(), signal.SIGKILL),
+        "later": lambda *args, **kwargs: (os.write(tell, b"writes"), os.read(wait, 1)),
+    }[when]
+    try:
+        write_atomically(path, {})
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_the_next_write_removes_what_killed_processes_left(tmp_path):
+    """And no other file: not one that a process still writes, nor one that looks similar."""
+    path, other = tmp_path / "file[1].npz", tmp_path / "file[1].npz.mine.tmp"
+    other.write_text("the user's")
+    killed, *_ = writer(path, "now")
+    assert os.waitstatus_to_exitcode(os.waitpid(killed, 0)[1]) == -signal.SIGKILL
+    assert len(left := set(tmp_path.iterdir()) - {other}) == 1
+    alive, told, end = writer(path, "later")
+    assert os.read(told, 6) == b"writes"
+    write_atomically(path, {"a": np.arange(3)})
+    found = set(tmp_path.iterdir())
+    assert left.isdisjoint(found) and found > {path, other} and len(found) == 3
+    os.close(end)
+    assert os.waitstatus_to_exitcode(os.waitpid(alive, 0)[1]) == 0
+    assert set(tmp_path.iterdir()) == {path, other}
+
+
+def test_divergence_does_not_overwrite_a_file(tmp_path):
+    X, y = data()
+    path = tmp_path / "file.npz"
+    clf = make("default", path).set_params(step_size=1e17, prior_scale=1.0)
+    with pytest.raises(sk.SamplingError):
+        clf.fit(X * 1e140, y)
+    assert not path.exists()

@@ -181,10 +181,7 @@ def test_rows_that_are_not_square_are_images_of_height_one():
         ({"activation": "swish"}, "activation='swish' is not allowed"),
         ({"augment": 3}, "augment=3 is not allowed"),
         ({"prior_scale": [1.0, 2.0]}, "the network has 4 layers"),
-        (
-            {"sampler": "mala", "prior_scale": "fan_in"},
-            "step_size='auto' is not allowed with MALA",
-        ),
+        ({"sampler": "mala", "prior_scale": "fan_in"}, "step_size='auto' is not allowed with MALA"),
     ],
 )
 def test_bad_parameters_of_cnns(params, message):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _posteriors import assert_same_draws
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
@@ -88,8 +89,7 @@ def test_a_dataset_gives_the_draws_of_its_array(chosen, n_workers):
     ours = clone(clf).set_params(n_workers=n_workers)
     for given in ((data, None), (data, y)):
         ours.fit(*given)
-        for name, values in clf.posterior_.draws.items():
-            np.testing.assert_array_equal(ours.posterior_[name], values)
+        assert_same_draws(clf, ours)
     np.testing.assert_array_equal(ours.predict_proba(data), clf.predict_proba(X))
     here = {process == os.getpid() for process, _ in data.seen}
     assert here == {True}  # items fetched by workers leave no trace in this process
@@ -329,7 +329,6 @@ def test_streams_of_datasets_have_their_own_targets(kind):
     for rows in (slice(0, 100), slice(100, 200)):
         own.partial_fit(Pairs(X[rows], y[rows]))
         given.partial_fit(Pairs(X[rows], y[rows]), y[rows])
-    for name in own.posterior_.shapes:
-        np.testing.assert_array_equal(own.posterior_[name], given.posterior_[name])
+    assert_same_draws(own, given)
     with pytest.raises(ValueError, match="requires y to be passed"):
         own.partial_fit(X[:100])

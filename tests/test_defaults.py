@@ -12,12 +12,7 @@ from _cases import cases
 from _inside import inside
 from sklearn.datasets import make_classification
 
-from skbayes_sgmcmc import (
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    SamplingWarning,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc._engine.target import Coordinates, Evaluator, Target
@@ -102,8 +97,8 @@ def test_only_regression_has_steep_gradients():
     """Tables of 300 columns, for which both networks have more parameters than a small one."""
     X = np.random.default_rng(0).standard_normal((40, 300))
     short = {"n_chains": 2, "max_steps": 4, "random_state": 0}
-    reg = BayesianMLPRegressor(**short).fit(X, X[:, 0])
-    clf = BayesianMLPClassifier(**short).fit(X, X[:, 0] > 0)
+    reg = sk.BayesianMLPRegressor(**short).fit(X, X[:, 0])
+    clf = sk.BayesianMLPClassifier(**short).fit(X, X[:, 0] > 0)
     assert "energy_error" in reg.posterior_.statistics
     assert "energy_error" not in clf.posterior_.statistics
 
@@ -145,9 +140,9 @@ def test_many_rows_in_a_fit():
     """The rule reaches the chains, for tables of rows whose network is the default one."""
     n = 20_000
     X = np.random.default_rng(0).standard_normal((n, 4))
-    reg = BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X, X[:, 0])
+    reg = sk.BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X, X[:, 0])
     assert reg.batch_size_ == AUTO.energy_batch and "energy_error" in reg.posterior_.statistics
-    few = BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X[:900], X[:900, 0])
+    few = sk.BayesianMLPRegressor(n_chains=2, max_steps=20, random_state=0).fit(X[:900], X[:900, 0])
     assert few.batch_size_ == 900
 
 
@@ -155,7 +150,7 @@ def test_streams_take_minibatches():
     """Chains that see some rows at a time have no energy; the scores were those of a constant."""
     assert of_parameters(10).default_sampler(rows(100), asked(), more_rows=True) == "psgld"
     X = np.random.default_rng(0).standard_normal((60, 3))
-    for estimator in (BayesianMLPRegressor, BayesianMLPClassifier):
+    for estimator in (sk.BayesianMLPRegressor, sk.BayesianMLPClassifier):
         assert estimator(n_chains=2).partial_fit(X, X[:, 0] > 0).posterior_.statistics == {}
 
 
@@ -199,8 +194,8 @@ def test_momentum_is_for_linear_models_whose_steps_take_all_rows(
     X, y = make_classification(n, 5, random_state=0)
     lengths = {"n_draws": 4, "burn_in": 4, "thinning": 1, "n_chains": 2, "random_state": 0}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)
-        clf = BayesianLogisticRegression(**lengths, **parameters).fit(X, y)
+        warnings.simplefilter("ignore", sk.SamplingWarning)
+        clf = sk.BayesianLogisticRegression(**lengths, **parameters).fit(X, y)
     momentum = bool(clf.posterior_.statistics)  # which has a kinetic temperature
     assert momentum == (expected == "SGHMC")
     assert batch_size in (None, clf.batch_size_)
@@ -209,7 +204,7 @@ def test_momentum_is_for_linear_models_whose_steps_take_all_rows(
 def test_streams_of_linear_models_keep_sgld():
     """Its calls take a few steps each, whether minibatches hold all of their rows or not."""
     X, y = make_classification(90, 3, n_informative=3, n_redundant=0, random_state=0)
-    clf = BayesianLogisticRegression(n_chains=2, random_state=0)
+    clf = sk.BayesianLogisticRegression(n_chains=2, random_state=0)
     for part in np.array_split(np.arange(90), 3):
         clf.partial_fit(X[part], y[part])
     assert clf.posterior_.statistics == {}  # momentum has a kinetic temperature
@@ -240,7 +235,7 @@ def test_control_variates_are_left_out_where_steps_take_all_rows():
 def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 3)), rng.standard_normal(300)
-    reg = BayesianMLPRegressor(**RUN).fit(X, y)
+    reg = sk.BayesianMLPRegressor(**RUN).fit(X, y)
     assert set(reg.posterior_.statistics) == {"energy_error", "undone", "length"}
     assert reg.batch_size_ == 300
     assert reg.posterior_["weight_1"].dtype == np.float32
@@ -249,7 +244,7 @@ def test_small_tables_are_fitted_by_mclmc_with_all_rows_in_float32():
     assert reg.relevance_.shape == (3,)
 
 
-@pytest.mark.parametrize("estimator", [BayesianMLPClassifier, BayesianMLPRegressor])
+@pytest.mark.parametrize("estimator", [sk.BayesianMLPClassifier, sk.BayesianMLPRegressor])
 def test_default_networks_are_optimised_at_temperature_zero(estimator):
     """MCLMC, the default at T = 1, was refused. Draws hardly move: at most by 1% of that."""
     X, y = make_classification(120, 4, random_state=0)
@@ -265,7 +260,7 @@ def test_default_networks_are_optimised_at_temperature_zero(estimator):
 def test_classifiers_of_many_features_are_wider(n_features, units):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, n_features)), np.arange(40) % 3
-    clf = BayesianMLPClassifier(**RUN).fit(X, y)
+    clf = sk.BayesianMLPClassifier(**RUN).fit(X, y)
     assert clf.posterior_["weight_1"].shape == (2, 4, n_features, units)
     assert clf.posterior_["weight_1"].dtype == np.float32
     assert len([name for name in clf.posterior_.draws if name.startswith("bias")]) == (
@@ -277,7 +272,7 @@ def test_classifiers_of_many_features_are_wider(n_features, units):
 
 def test_words_for_sizes_of_layers():
     """ "auto" is the classifier's only, because wide networks were not tried for regression."""
-    for estimator, word in ((BayesianMLPRegressor, "auto"), (BayesianMLPClassifier, "wide")):
+    for estimator, word in ((sk.BayesianMLPRegressor, "auto"), (sk.BayesianMLPClassifier, "wide")):
         with pytest.raises(ValueError, match=f"hidden_layer_sizes='{word}' is not allowed"):
             estimator(hidden_layer_sizes=word).fit(np.eye(9), np.arange(9) % 2)
 
@@ -295,7 +290,7 @@ def test_defaults_that_do_not_fit_each_other_give_way(parameters, noise, learned
     """Scales of normal priors only can be learned; sigma(x) belongs to the normal likelihood."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
-    reg = BayesianMLPRegressor(sampler="psgld", **RUN, **parameters).fit(X, y)
+    reg = sk.BayesianMLPRegressor(sampler="psgld", **RUN, **parameters).fit(X, y)
     assert ("log_noise" in reg.posterior_.draws) == (noise is not None)
     assert hasattr(reg, "relevance_") == learned
 
@@ -303,4 +298,4 @@ def test_defaults_that_do_not_fit_each_other_give_way(parameters, noise, learned
 def test_an_integrator_belongs_to_a_sampler():
     X = np.zeros((10, 2))
     with pytest.raises(ValueError, match="integrator='baoab' is not allowed with sampler MCLMC"):
-        BayesianMLPRegressor(integrator="baoab").fit(X, X[:, 0])
+        sk.BayesianMLPRegressor(integrator="baoab").fit(X, X[:, 0])

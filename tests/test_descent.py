@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _posteriors import assert_same_draws
 from sklearn.base import clone
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
@@ -132,8 +133,7 @@ def test_weights_of_few_rows_are_copies(kind):
     weighted = clone(net).fit(X, y, sample_weight=np.full(15, 2.0))
     doubled = clone(net).fit(np.repeat(X, 2, 0), np.repeat(y, 2))
     assert weighted.posterior_.draws.keys() == doubled.posterior_.draws.keys()
-    for name, draws in weighted.posterior_.draws.items():
-        np.testing.assert_allclose(doubled.posterior_[name], draws, rtol=0.0, atol=1e-8)
+    assert_same_draws(weighted, doubled, atol=1e-8)
 
 
 @pytest.mark.statistical
@@ -202,19 +202,6 @@ def test_rows_that_are_not_finite_leave_the_start():
     theta, seeds = starts(model, 2)
     found = descend(broken, Minibatches(bad, 100), theta, seeds)
     np.testing.assert_array_equal(found.numpy(), theta)
-
-
-@pytest.mark.usefixtures("threads")
-@cases("n_jobs", [None, 2])
-def test_the_same_seed_has_the_same_starts(n_jobs):
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((40, 2)), rng.standard_normal(40)
-    options = {"n_draws": 2, "burn_in": 2, "thinning": 1, "n_chains": 2, "dtype": "float64"}
-    fits = [
-        BayesianMLPRegressor(random_state=0, n_jobs=jobs, **options).fit(X, y)
-        for jobs in (None, n_jobs)
-    ]
-    np.testing.assert_allclose(*(fit.predict(X) for fit in fits), rtol=0.0, atol=1e-6)
 
 
 def test_a_class_with_one_row_and_weights():

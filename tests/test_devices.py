@@ -23,15 +23,7 @@ from _stand_in_device import NAME, stand_in
 from sklearn.datasets import load_digits
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc._draws.prediction import blocks
 from skbayes_sgmcmc._engine import devices
@@ -50,15 +42,15 @@ TINY = {"n_chains": 2, "n_draws": 4, "burn_in": 2, "thinning": 2, "max_steps": 1
 
 
 NETWORKS = {
-    "mlp": BayesianMLPClassifier(
+    "mlp": sk.BayesianMLPClassifier(
         hidden_layer_sizes=5, prior_scale="fan_in", sampler="psgld", **TINY
     ),
-    "mlp regressor": BayesianMLPRegressor(
+    "mlp regressor": sk.BayesianMLPRegressor(
         hidden_layer_sizes=5, activation="tanh", prior_scale="fan_in", sampler="psgld", **TINY
     ),
-    "cnn": BayesianCNNClassifier(conv_channels=2, **TINY),
-    "module": BayesianModuleClassifier(module, prior_scale="fan_in", **TINY),
-    "module regressor": BayesianModuleRegressor(module, noise=0.5, prior="laplace", **TINY),
+    "cnn": sk.BayesianCNNClassifier(conv_channels=2, **TINY),
+    "module": sk.BayesianModuleClassifier(module, prior_scale="fan_in", **TINY),
+    "module regressor": sk.BayesianModuleRegressor(module, noise=0.5, prior="laplace", **TINY),
 }
 
 
@@ -81,13 +73,13 @@ def test_a_device_that_is_not_there_is_refused_before_any_work(device):
         pytest.skip("it is there")
     if device == "mps" and torch.backends.mps.is_available():
         pytest.skip("it is there")
-    clf = BayesianModuleClassifier(lambda: pytest.fail("the module was built"), device=device)
+    clf = sk.BayesianModuleClassifier(lambda: pytest.fail("the module was built"), device=device)
     for method in (clf.fit, clf.partial_fit):
         with pytest.raises(ValueError, match=f"device={device!r} is not available here: give 'au"):
             method(X, y)
     assert not hasattr(clf, "n_features_in_")
     with pytest.raises(ValueError, match="is not available here"):
-        sample(lambda theta: -(theta**2).sum(1), 2, device=device)
+        sk.sample(lambda theta: -(theta**2).sum(1), 2, device=device)
 
 
 def test_a_model_fitted_on_another_device_predicts_where_there_is_none(fitted):
@@ -185,7 +177,7 @@ def test_auto_takes_the_faster_device_of_measured_fits(name, fits):
 @pytest.mark.parametrize("width, pays", [(10, False), (400, True)])
 def test_auto_grows_with_the_network(width, pays):
     """784-400-10 takes the GPU by default and 784-10-10 does not; a short run never does."""
-    clf = BayesianMLPClassifier(hidden_layer_sizes=width)
+    clf = sk.BayesianMLPClassifier(hidden_layer_sizes=width)
     task = clf._task(np.zeros((200, 784)) + np.arange(784), np.arange(200) % 10, None)
     assert devices.pays(task.settings, task.model, 200) == pays
     assert not devices.pays(replace(task.settings, max_steps=100), task.model, 200)
@@ -197,7 +189,7 @@ def test_convolutions_of_modules_are_counted(monkeypatch):
     def convolutions(n_outputs):
         return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, n_outputs))
 
-    clf = BayesianModuleClassifier(convolutions, input_shape=(1, 8, 8))
+    clf = sk.BayesianModuleClassifier(convolutions, input_shape=(1, 8, 8))
     model = clf._task(X, y, None).model
     assert model.row_products == 9 * 4 * 36 + 144 * 10
 
@@ -275,7 +267,7 @@ def test_a_full_device_during_a_fit(kind, calls, n_jobs, monkeypatch):
     if kind == "network":
         clf, model = fresh("mlp", n_jobs=n_jobs), NetworkModel
     else:
-        clf = BayesianLogisticRegression(step_size=0.01, n_jobs=n_jobs, compiled=False, **TINY)
+        clf = sk.BayesianLogisticRegression(step_size=0.01, n_jobs=n_jobs, compiled=False, **TINY)
         model = LogisticModel
     with joblib.parallel_config("threading"):
         for before in (False, True):
@@ -307,7 +299,7 @@ def test_a_full_device_during_sample():
         raise torch.cuda.OutOfMemoryError("CUDA out of memory.")
 
     with pytest.raises(MemoryError, match="fewer n_chains"):
-        sample(density, 2)
+        sk.sample(density, 2)
 
 
 # numbers of any kind ------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ import uuid
 from importlib import import_module
 
 import joblib
-import numpy as np
 import pytest
 import torch
 from _cases import cases
 from _inside import limits, modules
+from _posteriors import assert_same_draws
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
@@ -64,8 +64,7 @@ def test_draws_of_a_cluster_are_those_of_this_machine(client, estimator):
     before = sum(client.run(n_tasks).values())
     with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
         there = fit_in_time(clone(estimator), X, y)
-    for name, draws in here.posterior_.draws.items():
-        np.testing.assert_array_equal(there.posterior_[name], draws)
+    assert_same_draws(here, there)
     assert sum(client.run(n_tasks).values()) - before >= 2
 
 
@@ -113,8 +112,7 @@ def test_the_chain_of_a_worker_that_is_killed_is_drawn_again(client, tmp_path):
     with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
         there = fit_in_time(marked(Failure(tmp_path, 100)), X, y)
     assert (tmp_path / "killed").exists()
-    for name, draws in here.posterior_.draws.items():
-        np.testing.assert_array_equal(there.posterior_[name], draws)
+    assert_same_draws(here, there)
 
 
 def test_with_a_checkpoint_the_chain_of_a_killed_worker_goes_on(client, tmp_path):
@@ -127,8 +125,7 @@ def test_with_a_checkpoint_the_chain_of_a_killed_worker_goes_on(client, tmp_path
     with joblib.parallel_config("dask", client=client, wait_for_workers_timeout=PATIENCE):
         there = fit_in_time(marked(augment, burn_in=2048, checkpoint=file), X, y)
     assert {path.name for path in tmp_path.glob("*.npz")} == {"file.0-0.npz", "file.1-1.npz"}
-    for name, draws in here.posterior_.draws.items():
-        np.testing.assert_array_equal(there.posterior_[name], draws)
+    assert_same_draws(here, there)
     resumed, killed, whole = sorted(int(path.read_text()) for path in tmp_path.glob("*.calls"))
     assert killed == 1500
     assert 1024 <= whole - resumed < 1030  # a few calls are a start's
@@ -147,8 +144,7 @@ def test_draws_of_ray_are_those_of_this_machine():
             there = fit_in_time(clone(estimator), X, y)
     finally:
         ray.shutdown()
-    for name, draws in here.posterior_.draws.items():
-        np.testing.assert_array_equal(there.posterior_[name], draws)
+    assert_same_draws(here, there)
 
 
 def unchanged(x, rng):

@@ -12,22 +12,7 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    BayesianOrdinalClassifier,
-    DeepPoissonFactorAnalysis,
-    DistilledClassifier,
-    LatentDirichletAllocation,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 
 #: chains this short need not mix; what the checks look at does not depend on it
 SMALL = {"n_draws": 40, "n_chains": 2, "burn_in": 40, "thinning": 1}
@@ -46,9 +31,9 @@ class Linear(nn.Linear):
 
 #: one of each kind: classifier, regressor, transformer, topic model
 ESTIMATORS = [
-    BayesianLogisticRegression(**TINY),
+    sk.BayesianLogisticRegression(**TINY),
     # max_steps bounds the descents to the starts, which would take ten times as long as the chains
-    BayesianMLPRegressor(
+    sk.BayesianMLPRegressor(
         hidden_layer_sizes=8,
         dtype="float64",
         n_draws=5,
@@ -57,37 +42,37 @@ ESTIMATORS = [
         thinning=1,
         max_steps=25,
     ),
-    BayesianICA(density="logistic", max_steps=15, n_chains=2),
-    LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=5, burn_in=5),
+    sk.BayesianICA(density="logistic", max_steps=15, n_chains=2),
+    sk.LatentDirichletAllocation(n_components=3, algorithm="gibbs", n_draws=5, burn_in=5),
 ]
 
 #: the others, and other ways to draw
 OTHERS = [
-    BayesianLogisticRegression(sampler="sghmc", integrator="splitting", **SMALL),
-    BayesianLogisticRegression(sampler="sgld", step_size=0.1, batch_size=1000, **SHORT),
+    sk.BayesianLogisticRegression(sampler="sghmc", integrator="splitting", **SMALL),
+    sk.BayesianLogisticRegression(sampler="sgld", step_size=0.1, batch_size=1000, **SHORT),
     # check_class_weight_classifiers gives classes total weights of 0.002 beside one of 20,000: the
     # intercepts, which have no prior, then have an almost improper posterior with a wall on one
     # side, which msgnht's splitting and Euler's steps bounce off too far
-    BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
-    BayesianGLMRegressor(**SMALL),
-    BayesianOrdinalClassifier(**SMALL),
-    BayesianICA(**SHORTER),
-    BayesianMLPClassifier(hidden_layer_sizes=8, dtype="float64", **SHORT),
-    BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
-    BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
-    BayesianCNNClassifier(
+    sk.BayesianLogisticRegression(sampler="msgnht", integrator="baoab", **SMALL),
+    sk.BayesianGLMRegressor(**SMALL),
+    sk.BayesianOrdinalClassifier(**SMALL),
+    sk.BayesianICA(**SHORTER),
+    sk.BayesianMLPClassifier(hidden_layer_sizes=8, dtype="float64", **SHORT),
+    sk.BayesianModuleClassifier(Linear, standardize=True, step_size=0.02, **SHORTER),
+    sk.BayesianModuleRegressor(Linear, standardize=True, step_size=0.02, **SHORTER),
+    sk.BayesianCNNClassifier(
         conv_channels=4, pool_size=1, hidden_layer_sizes=(), dtype="float64", **SHORT
     ),
-    BayesianICA(n_components=1, sampler="mala", **SHORTER),
-    SparseBayesianRegressor(step_size=0.01, **SHORT),
-    SparseBayesianClassifier(**SHORT),
-    SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),
-    LatentDirichletAllocation(n_components=3, **SHORTER),
-    LatentDirichletAllocation(n_components=3, parametrization="expanded_natural", **SHORTER),
-    DeepPoissonFactorAnalysis(n_components=(3, 2), **SHORTEST),
-    DeepPoissonFactorAnalysis(n_components=3, parametrization="expanded_natural", **SHORTEST),
-    DistilledClassifier(
-        BayesianMLPClassifier(hidden_layer_sizes=8, random_state=0, **SHORT),
+    sk.BayesianICA(n_components=1, sampler="mala", **SHORTER),
+    sk.SparseBayesianRegressor(step_size=0.01, **SHORT),
+    sk.SparseBayesianClassifier(**SHORT),
+    sk.SparseBayesianRegressor(hidden_layer_sizes=4, step_size=0.005, **SHORT),
+    sk.LatentDirichletAllocation(n_components=3, **SHORTER),
+    sk.LatentDirichletAllocation(n_components=3, parametrization="expanded_natural", **SHORTER),
+    sk.DeepPoissonFactorAnalysis(n_components=(3, 2), **SHORTEST),
+    sk.DeepPoissonFactorAnalysis(n_components=3, parametrization="expanded_natural", **SHORTEST),
+    sk.DistilledClassifier(
+        sk.BayesianMLPClassifier(hidden_layer_sizes=8, random_state=0, **SHORT),
         n_epochs=30,
         learning_rate=0.01,
     ),
@@ -103,7 +88,7 @@ def of_kind(estimators):
 def test_scikit_learn_checks(estimator):
     """All of them, and all that fail are reported."""
     expected = {}
-    if isinstance(estimator, BayesianModuleRegressor):
+    if isinstance(estimator, sk.BayesianModuleRegressor):
         reason = "copies of 9 rows, met exactly, leave no noise: rounding decides where it ends"
         expected = {"check_sample_weight_equivalence_on_dense_data": reason}
     results = check_estimator(

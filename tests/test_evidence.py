@@ -14,11 +14,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    SamplingWarning,
-)
+from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, SamplingWarning
 from skbayes_sgmcmc.diagnostics import r_hat
 from skbayes_sgmcmc.models.linear import evidence as _evidence
 from skbayes_sgmcmc.models.linear.last_layer import LogisticHead

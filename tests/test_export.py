@@ -27,17 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianOrdinalClassifier,
-    Storage,
-    to_onnx,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.schedules import BlockDecay
 
 #: budgets too small to mix, on purpose
@@ -65,7 +55,7 @@ class Shifted(nn.Module):
 
 
 def logistic(**parameters):
-    return BayesianLogisticRegression(**SHORT, **parameters)
+    return sk.BayesianLogisticRegression(**SHORT, **parameters)
 
 
 #: estimator and its labels, by what is special about them; dates were a TypeError of json
@@ -73,18 +63,18 @@ CLASSIFIERS = {
     "two_classes": (logistic(), np.array(["2024-01-30", "2024-02-01"], "M8[D]")[y % 2]),
     "logistic": (logistic(), y % 3),
     "no_intercept": (logistic(fit_intercept=False), y % 3),
-    "ordinal": (BayesianOrdinalClassifier(**SHORT), y % 4),
-    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=(7, 5), **SHORT), y),
+    "ordinal": (sk.BayesianOrdinalClassifier(**SHORT), y % 4),
+    "mlp": (sk.BayesianMLPClassifier(hidden_layer_sizes=(7, 5), **SHORT), y),
     "tanh": (
-        BayesianMLPClassifier(hidden_layer_sizes=5, activation="tanh", calibrate=False, **SHORT),
+        sk.BayesianMLPClassifier(hidden_layer_sizes=5, activation="tanh", calibrate=False, **SHORT),
         y,
     ),
     "raw": (
-        BayesianMLPClassifier(hidden_layer_sizes=5, standardize=False, calibrate=False, **SHORT),
+        sk.BayesianMLPClassifier(hidden_layer_sizes=5, standardize=False, calibrate=False, **SHORT),
         y,
     ),
     "weighted": (
-        BayesianMLPClassifier(
+        sk.BayesianMLPClassifier(
             hidden_layer_sizes=5,
             step_size=BlockDecay(1e-2, every=35, factor=0.2),
             calibrate=False,
@@ -93,13 +83,13 @@ CLASSIFIERS = {
         y,
     ),
     "bfloat16": (
-        BayesianMLPClassifier(
-            hidden_layer_sizes=5, storage=Storage("bfloat16"), calibrate=False, **SHORT
+        sk.BayesianMLPClassifier(
+            hidden_layer_sizes=5, storage=sk.Storage("bfloat16"), calibrate=False, **SHORT
         ),
         y,
     ),
-    "cnn": (BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT), y),
-    "norms": (BayesianModuleClassifier(Shifted, standardize=True, **SHORT), y),
+    "cnn": (sk.BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), **SHORT), y),
+    "norms": (sk.BayesianModuleClassifier(Shifted, standardize=True, **SHORT), y),
 }
 
 
@@ -117,7 +107,7 @@ def fitted(request):
 
 @pytest.fixture(scope="module")
 def student():
-    clf = BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT).fit(X, y)
+    clf = sk.BayesianMLPClassifier(hidden_layer_sizes=5, **SHORT).fit(X, y)
     return clf.distill(X, n_epochs=3, random_state=0)
 
 
@@ -126,7 +116,7 @@ def rows(n=None):
 
 
 def regressor(targets):
-    clf = BayesianMLPRegressor(
+    clf = sk.BayesianMLPRegressor(
         hidden_layer_sizes=5,
         prior_scale="fan_in",
         noise="infer",
@@ -141,7 +131,7 @@ def by_onnx(estimator, path, **options):
     """What onnxruntime makes of the file, as a function of rows."""
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    to_onnx(estimator, path, **options)
+    sk.to_onnx(estimator, path, **options)
     session = runtime.InferenceSession(path)
     return lambda x: session.run(None, {"X": np.asarray(x, np.float32)})
 
@@ -152,7 +142,7 @@ def by_onnx(estimator, path, **options):
 @cases("name", CLASSIFIERS)
 def test_module_predicts_as_the_estimator(name):
     fitted = classifier(name)
-    module = to_torch(fitted)
+    module = sk.to_torch(fitted)
     assert not module.training
     p = module(rows())
     assert p.dtype == torch.float32 and not p.requires_grad
@@ -163,14 +153,14 @@ def test_module_predicts_as_the_estimator(name):
 def test_weights_of_draws_count(fitted):
     """Else the test above would not see them: their plain average is another one by far more."""
     plain = fitted.predict_proba_samples(X).mean(axis=0)
-    assert np.abs(to_torch(fitted)(rows()).numpy() - plain).max() > 100 * ATOL
+    assert np.abs(sk.to_torch(fitted)(rows()).numpy() - plain).max() > 100 * ATOL
 
 
 @cases("name", ["mlp", "student"])
 def test_torch_export_for_any_number_of_rows(name, student):
     """To ONNX, others go by the same way in test_onnx_predicts_as_the_estimator."""
     estimator, n = student if name == "student" else classifier(name), torch.export.Dim("n")
-    program = torch.export.export(to_torch(estimator), (rows(3),), dynamic_shapes=({0: n},))
+    program = torch.export.export(sk.to_torch(estimator), (rows(3),), dynamic_shapes=({0: n},))
     for size in (2, 57):
         p = program.module()(rows(size))
         np.testing.assert_allclose(p, estimator.predict_proba(X[:size]), rtol=0, atol=ATOL)
@@ -178,14 +168,14 @@ def test_torch_export_for_any_number_of_rows(name, student):
 
 @pytest.mark.parametrize("fitted", ["cnn"], indirect=True)
 def test_images_may_have_their_shape(fitted):
-    module = to_torch(fitted)
+    module = sk.to_torch(fitted)
     torch.testing.assert_close(module(rows().view(-1, 1, 8, 8)), module(rows()), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("fitted", ["norms"], indirect=True)
 def test_a_module_has_the_draws_and_nothing_else(fitted):
     """Eight draws of parameters and statistics, the shared buffer, standardisation, weights."""
-    held = sum(v.numel() for v in to_torch(fitted).state_dict().values())
+    held = sum(v.numel() for v in sk.to_torch(fitted).state_dict().values())
     drawn = (64 * 6 + 6) + 2 * 6 + 2 * 6 + (6 * 10 + 10)
     count, shared, inputs, weights = 1, 6, 2 * 64, 8
     assert held == 8 * drawn + count + shared + inputs + weights
@@ -195,7 +185,7 @@ def test_a_module_has_the_draws_and_nothing_else(fitted):
 def test_regressors_have_a_mean_and_a_deviation(targets):
     reg = regressor(100.0 + targets)
     expected = reg.predict(X, return_std=True)
-    for found, by_estimator in zip(to_torch(reg)(rows()), expected, strict=True):
+    for found, by_estimator in zip(sk.to_torch(reg)(rows()), expected, strict=True):
         assert tuple(found.shape) == by_estimator.shape
         np.testing.assert_allclose(found, by_estimator, rtol=ATOL)
 
@@ -206,8 +196,8 @@ def test_fewer_draws_are_spaced_and_keep_their_weights(fitted):
     weights = fitted.posterior_.pooled_weights()[[1, 4, 6]]
     p = fitted.predict_proba_samples(X)[[1, 4, 6]]
     expected = np.tensordot(weights / weights.sum(), p, axes=1)
-    np.testing.assert_allclose(to_torch(fitted, n_draws=3)(rows()), expected, rtol=0, atol=ATOL)
-    one = to_torch(fitted, n_draws=1)(rows())
+    np.testing.assert_allclose(sk.to_torch(fitted, n_draws=3)(rows()), expected, rtol=0, atol=ATOL)
+    one = sk.to_torch(fitted, n_draws=1)(rows())
     np.testing.assert_allclose(one, fitted.predict_proba_samples(X)[4], rtol=0, atol=ATOL)
 
 
@@ -229,7 +219,7 @@ def test_onnx_predicts_as_the_estimator(fitted, tmp_path):
 def test_onnx_of_what_was_fitted_on_images_takes_images(tmp_path):
     """Of the shape that they had in ``fit``; a student's as in ``distill``, in the same file."""
     images, others = X[:100].reshape(-1, 8, 8), X[:100].reshape(-1, 1, 8, 8)
-    clf = BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), calibrate=False, **SHORT)
+    clf = sk.BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), calibrate=False, **SHORT)
     student = clf.fit(images, y[:100]).distill(others, n_epochs=1, random_state=0)
     for estimator, given in ((clf, images), (student, others)):
         (p,) = by_onnx(estimator, tmp_path / "a.onnx")(given[:57])
@@ -240,11 +230,11 @@ def test_onnx_of_a_module_takes_rows_as_fit_did(tmp_path):
     def module():
         return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10))
 
-    clf = BayesianModuleClassifier(module, input_shape=(1, 8, 8), **SHORT)
+    clf = sk.BayesianModuleClassifier(module, input_shape=(1, 8, 8), **SHORT)
     images = X[:100].reshape(-1, 1, 8, 8)
     (p,) = by_onnx(clf.fit(images, y[:100]), tmp_path / "a.onnx")(images[:57])
     np.testing.assert_allclose(p, clf.predict_proba(X[:57]), rtol=0, atol=ATOL)
-    p = to_torch(clf.fit(X[:100], y[:100]))(rows(57))
+    p = sk.to_torch(clf.fit(X[:100], y[:100]))(rows(57))
     np.testing.assert_allclose(p, clf.predict_proba(X[:57]), rtol=0, atol=ATOL)
 
 
@@ -258,7 +248,7 @@ def test_onnx_has_names_and_classes_and_prints_nothing(fitted, tmp_path, capfd):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         inside = list(warnings.filters)
-        to_onnx(fitted, tmp_path / "a.onnx", n_draws=2)
+        sk.to_onnx(fitted, tmp_path / "a.onnx", n_draws=2)
         assert warnings.filters == inside
     assert (list(logger.filters), list(warnings.filters)) == before
     assert capfd.readouterr() == ("", "")
@@ -269,7 +259,7 @@ def test_onnx_has_names_and_classes_and_prints_nothing(fitted, tmp_path, capfd):
     assert json.loads(metadata["classes"]) == list(range(10))
     runtime = pytest.importorskip("onnxruntime")
     (p,) = runtime.InferenceSession(tmp_path / "a.onnx").run(None, {"X": rows(57).numpy()})
-    np.testing.assert_allclose(p, to_torch(fitted, n_draws=2)(rows(57)), rtol=0, atol=ATOL)
+    np.testing.assert_allclose(p, sk.to_torch(fitted, n_draws=2)(rows(57)), rtol=0, atol=ATOL)
     # two draws of each weight, and products of all draws at once
     shapes = [tuple(values.dims) for values in model.graph.initializer]
     assert (2, 64, 7) in shapes
@@ -298,7 +288,7 @@ SCALERS = [
 @cases("steps", SCALERS)
 def test_scalers_of_a_pipeline_are_part_of_the_module(steps):
     pipe = make_pipeline(*steps, logistic()).fit(X, y % 3)
-    np.testing.assert_allclose(to_torch(pipe)(rows()), pipe.predict_proba(X), rtol=0, atol=ATOL)
+    np.testing.assert_allclose(sk.to_torch(pipe)(rows()), pipe.predict_proba(X), rtol=0, atol=ATOL)
 
 
 def test_onnx_of_a_search_over_a_pipeline(tmp_path):
@@ -316,7 +306,7 @@ def test_other_steps_are_refused_with_the_two_lines_to_write(step):
     pipe = make_pipeline(step, logistic()).fit(X, y % 3)
     message = rf"the step '\w+' \({name}\) .* pipeline\[-1\], .* pipeline\[:-1\].transform\(X\)"
     with pytest.raises(ValueError, match=message):
-        to_torch(pipe)
+        sk.to_torch(pipe)
 
 
 # what is refused ----------------------------------------------------------------------------------
@@ -325,30 +315,30 @@ def test_other_steps_are_refused_with_the_two_lines_to_write(step):
 @pytest.mark.parametrize("fitted", ["mlp"], indirect=True)
 def test_refused(fitted, student, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"estimator=LogisticRegression\(\) is not allowed"):
-        to_torch(LogisticRegression())
+        sk.to_torch(LogisticRegression())
     with pytest.raises(NotFittedError):
-        to_torch(BayesianMLPClassifier())
+        sk.to_torch(sk.BayesianMLPClassifier())
     for n_draws in (0, 9, 2.0):
         with pytest.raises(ValueError, match=f"n_draws={n_draws} is not allowed: .* at most 8"):
-            to_torch(fitted, n_draws=n_draws)
+            sk.to_torch(fitted, n_draws=n_draws)
     with pytest.raises(
         ValueError, match="n_draws=2 is not allowed: a student has no draws; give n_draws=None"
     ):
-        to_torch(student, n_draws=2)
+        sk.to_torch(student, n_draws=2)
     with pytest.raises(ValueError, match=r"path='.*none/a.onnx' is not allowed: its folder"):
-        to_onnx(fitted, tmp_path / "none" / "a.onnx")
+        sk.to_onnx(fitted, tmp_path / "none" / "a.onnx")
     with pytest.raises(ValueError, match="is not allowed: it is a folder; give the name of a file"):
-        to_onnx(fitted, tmp_path)
+        sk.to_onnx(fitted, tmp_path)
     with pytest.raises(ValueError, match="path=3 is not allowed: give the name of a file"):
-        to_onnx(fitted, 3)
+        sk.to_onnx(fitted, 3)
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="a.onnx' could not be writt"):
         patch.setattr(os, "replace", full)
-        to_onnx(classifier("two_classes"), tmp_path / "a.onnx")
+        sk.to_onnx(classifier("two_classes"), tmp_path / "a.onnx")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r"install the extra 'skbayes-sgmcmc\[onnx\]'"):
-        to_onnx(fitted, tmp_path / "a.onnx")
+        sk.to_onnx(fitted, tmp_path / "a.onnx")
     assert not list(tmp_path.iterdir())

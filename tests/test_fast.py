@@ -53,15 +53,9 @@ def torch_path(monkeypatch):
 def draws(data, *, compiled=True, layout="dense", sample_weight=None, **params):
     X, y = data
     defaults = {
-        "sampler": "sgld",
-        "step_size": 0.05,
-        "batch_size": 20,
-        "n_chains": 3,
-        "n_draws": 25,
-        "burn_in": 30,
-        "thinning": 13,
-        "random_state": 0,
-    }
+        "sampler": "sgld", "step_size": 0.05, "batch_size": 20, "n_chains": 3, "n_draws": 25,
+        "burn_in": 30, "thinning": 13, "random_state": 0,
+    }  # fmt: skip
     clf = BayesianLogisticRegression(compiled=compiled, **(defaults | params))
     clf.fit(arranged(X, layout), y, sample_weight=sample_weight)
     return clf.posterior_["coef"], clf.posterior_["intercept"]
@@ -170,12 +164,7 @@ def test_warm_start_goes_on_with_the_generator_it_began_with(data):
 
 
 @cases(
-    "params",
-    [
-        {"sampler": "sghmc"},
-        {"integrator": "leimkuhler_matthews"},
-        {"step_size": "auto"},
-    ],
+    "params", [{"sampler": "sghmc"}, {"integrator": "leimkuhler_matthews"}, {"step_size": "auto"}]
 )
 def test_compiled_is_refused_where_it_does_not_apply(data, params):
     with pytest.raises(ValueError, match="compiled=True is not allowed here"):

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from _cases import cases
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianOrdinalClassifier,
-    PosteriorSamples,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.models.moments.few_draws import LEAST, few_for_all
 
 #: draws enough for a quarter of them to stand for all
@@ -21,9 +16,9 @@ N, D = 300, 6
 X = RNG.standard_normal((N, D))
 F = X @ RNG.standard_normal(D)
 CLASSES = {
-    "several": (BayesianLogisticRegression, np.digitize(F + RNG.logistic(size=N), [-1.0, 1.0])),
-    "separable": (BayesianLogisticRegression, np.digitize(F, [-1.0, 1.0])),
-    "ordinal": (BayesianOrdinalClassifier, np.digitize(F + RNG.logistic(size=N), [-1.0, 1.0])),
+    "several": (sk.BayesianLogisticRegression, np.digitize(F + RNG.logistic(size=N), [-1.0, 1.0])),
+    "separable": (sk.BayesianLogisticRegression, np.digitize(F, [-1.0, 1.0])),
+    "ordinal": (sk.BayesianOrdinalClassifier, np.digitize(F + RNG.logistic(size=N), [-1.0, 1.0])),
 }
 TARGETS = {
     "normal": F + RNG.standard_normal(N),
@@ -36,7 +31,7 @@ TARGETS = {
 def skewed(n=8000):
     """Draws whose coordinates are correlated, and far from normal."""
     base = np.random.default_rng(1).gamma(1.0, size=(4, n // 4, 3))
-    return PosteriorSamples({"a": base[..., :2] @ [[1.0, 2.0], [0.0, 1e-3]], "b": base.sum(-1)})
+    return sk.PosteriorSamples({"a": base[..., :2] @ [[1.0, 2.0], [0.0, 1e-3]], "b": base.sum(-1)})
 
 
 @cases("one_of", [4, 16])
@@ -55,7 +50,7 @@ def test_moments_are_those_of_all_draws(one_of):
 def test_draws_that_are_few_stay_as_they_are():
     """Fewer than 2,000, or fewer than eight for each number of a draw, or not finite."""
     assert few_for_all(skewed(LEAST - 4), ("a", "b"), 4) is None
-    wide = PosteriorSamples({"a": RNG.standard_normal((1, 4000, 501))})
+    wide = sk.PosteriorSamples({"a": RNG.standard_normal((1, 4000, 501))})
     assert few_for_all(wide, ("a",), 16) is None
     infinite = skewed()
     infinite.draws["b"][0, 0] = np.inf
@@ -84,8 +79,8 @@ def test_probabilities_are_right_to_monte_carlo_error(kind):
 @cases("likelihood", TARGETS)
 def test_means_and_intervals_are_right_to_monte_carlo_error(likelihood):
     """Means to a half of it, sds to 1%, and ends of intervals to a fiftieth of the sd."""
-    reg = BayesianGLMRegressor(likelihood=likelihood, **RUN).fit(X, TARGETS[likelihood])
-    whole, rows = super(BayesianGLMRegressor, reg)._mixture(), np.vstack([X[:100], 4.0 * X[:50]])
+    reg = sk.BayesianGLMRegressor(likelihood=likelihood, **RUN).fit(X, TARGETS[likelihood])
+    whole, rows = super(sk.BayesianGLMRegressor, reg)._mixture(), np.vstack([X[:100], 4.0 * X[:50]])
     draws = reg.predict_mean_samples(rows)
     mean, sd = reg.predict(rows, return_std=True)
     error = mean - draws.mean(axis=0)
@@ -101,5 +96,5 @@ def test_cut_points_stay_in_their_order():
     y = 2 * (F > 0.0)
     y[0] = 1
     weight = np.where(np.arange(N) == 0, 1e-12, 1.0)
-    clf = BayesianOrdinalClassifier(**RUN).fit(X, y, sample_weight=weight)
+    clf = sk.BayesianOrdinalClassifier(**RUN).fit(X, y, sample_weight=weight)
     assert (clf.predict_proba(X) >= 0.0).all() and np.isfinite(clf.predict_proba(X)).all()

@@ -10,29 +10,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from _cases import cases
-from _frames import (
-    AGE,
-    CITIES,
-    GAPS,
-    KIND,
-    MEMBER,
-    REAL,
-    ROOMS,
-    SMALL,
-    TINY,
-    N,
-    frame,
-)
+from _frames import AGE, CITIES, GAPS, KIND, MEMBER, REAL, ROOMS, SMALL, TINY, N, frame
 from sklearn.base import clone
 from sklearn.feature_selection import RFE
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    SparseBayesianClassifier,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.inspection import PartialEffectDisplay, RelevanceDisplay, fgsm
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -49,9 +31,9 @@ LISTS = pd.Series([[1.0, 2.0]] * N)
 def test_a_column_or_a_row_is_no_table(rows):
     """The message was about texts only."""
     with pytest.raises(ValueError, match=r"one column is table\[\['name'\]\], and of one row"):
-        BayesianGLMRegressor().fit(rows, REAL)
+        sk.BayesianGLMRegressor().fit(rows, REAL)
     with pytest.raises(ValueError, match="CountVectorizer") as error:
-        BayesianGLMRegressor().fit([*CITIES], REAL)
+        sk.BayesianGLMRegressor().fit([*CITIES], REAL)
     assert "table" not in str(error.value)
 
 
@@ -70,9 +52,9 @@ def test_a_column_or_a_row_is_no_table(rows):
 )
 def test_columns_without_a_meaning_are_refused(column, message, remedy):
     with pytest.raises((TypeError, ValueError), match=message):
-        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+        sk.BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
     if remedy is not None:
-        BayesianGLMRegressor(**TINY).fit(BASE.assign(z=remedy), REAL)
+        sk.BayesianGLMRegressor(**TINY).fit(BASE.assign(z=remedy), REAL)
 
 
 @cases("values", [WHEN, WHEN.tz_localize("UTC"), WHEN.to_pydatetime(), WHEN.date])
@@ -80,31 +62,31 @@ def test_remedies_of_dates_are_those_of_every_column_of_pandas(values):
     """Dates that are objects have no .dt, before they are converted."""
     column = pd.Series(values, dtype=None if hasattr(values, "tz") else object)
     with pytest.raises(TypeError, match=re.escape("(d - d.min()).dt.days, with d = pandas.to_dat")):
-        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+        sk.BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
     d = pd.to_datetime(column)
-    BayesianGLMRegressor(**TINY).fit(BASE.assign(z=(d - d.min()).dt.days), REAL)
+    sk.BayesianGLMRegressor(**TINY).fit(BASE.assign(z=(d - d.min()).dt.days), REAL)
     spans = pd.Series((WHEN - WHEN.min()).to_pytimedelta(), dtype=object)
     with pytest.raises(
         TypeError, match=re.escape("pandas.to_timedelta(column).dt.total_seconds()")
     ):
-        BayesianGLMRegressor().fit(BASE.assign(z=spans), REAL)
+        sk.BayesianGLMRegressor().fit(BASE.assign(z=spans), REAL)
     seconds = pd.to_timedelta(spans).dt.total_seconds()
-    BayesianGLMRegressor(**TINY).fit(BASE.assign(z=seconds), REAL)
+    sk.BayesianGLMRegressor(**TINY).fit(BASE.assign(z=seconds), REAL)
 
 
 def test_the_remedy_of_periods_is_the_days_to_their_starts():
     column = pd.Series(WHEN.to_period("M"))
     with pytest.raises(TypeError, match=re.escape("with d = column.dt.to_timestamp()")):
-        BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
+        sk.BayesianGLMRegressor().fit(BASE.assign(z=column), REAL)
     d = column.dt.to_timestamp()
-    BayesianGLMRegressor(**TINY).fit(BASE.assign(z=(d - d.min()).dt.days), REAL)
+    sk.BayesianGLMRegressor(**TINY).fit(BASE.assign(z=(d - d.min()).dt.days), REAL)
 
 
 def test_items_of_polars_are_no_numbers():
     """NumPy makes a matrix of a column of arrays or structs: with one item, it had been numbers."""
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({"age": AGE, "city": CITIES.tolist()})
-    reg = BayesianGLMRegressor(**TINY)
+    reg = sk.BayesianGLMRegressor(**TINY)
     lists = (
         np.ones((N, 1)),
         np.ones((N, 2)),
@@ -117,7 +99,7 @@ def test_items_of_polars_are_no_numbers():
         with pytest.raises(TypeError, match=r"'z' is not numeric.*a column for each item"):
             reg.fit(table.with_columns(column), REAL)
         with pytest.raises(ValueError, match="column 'z' holds dates, durations, lists, or"):
-            BayesianGLMRegressor(groups="z").fit(table.with_columns(column), REAL)
+            sk.BayesianGLMRegressor(groups="z").fit(table.with_columns(column), REAL)
         items = pl.DataFrame(column.to_list(), orient="row")
         reg.fit(pl.concat([table, items], how="horizontal"), REAL)
     dates = pl.Series("z", WHEN.date.tolist())
@@ -131,14 +113,14 @@ def test_items_of_polars_are_no_numbers():
 @cases("values", [[[1, 2]] * N, [np.ones(2)] * N, [{"a": 1}] * N])
 def test_labels_of_groups_are_no_lists(values):
     with pytest.raises(ValueError, match="column 'z' holds dates, durations, lists, or"):
-        BayesianGLMRegressor(groups="z").fit(BASE.assign(z=values), REAL)
+        sk.BayesianGLMRegressor(groups="z").fit(BASE.assign(z=values), REAL)
     text = BASE.assign(z=pd.Series(values).astype(str))
-    BayesianGLMRegressor(groups="z", **TINY).fit(text, REAL)
+    sk.BayesianGLMRegressor(groups="z", **TINY).fit(text, REAL)
 
 
 def test_text_that_was_left_out_of_the_categories_may_be_named():
     for given in (None, ["rooms"]):
-        reg = BayesianGLMRegressor(categorical_features=given, **TINY)
+        reg = sk.BayesianGLMRegressor(categorical_features=given, **TINY)
         with pytest.raises(ValueError, match="'city' is not numeric.*categories in categorical_f"):
             reg.fit(BASE.assign(rooms=ROOMS), REAL)
     named = reg.set_params(categorical_features=["rooms", "city"])
@@ -148,7 +130,7 @@ def test_text_that_was_left_out_of_the_categories_may_be_named():
 def test_remedies_of_mixed_columns():
     mixed = pd.Series([1.0, "?"] * (N // 2))
     for mended in (mixed.astype(str), pd.to_numeric(mixed, errors="coerce")):
-        BayesianGLMRegressor(**TINY).fit(BASE.assign(z=mended), REAL)
+        sk.BayesianGLMRegressor(**TINY).fit(BASE.assign(z=mended), REAL)
 
 
 @cases(
@@ -166,15 +148,15 @@ def test_parameters_that_are_no_columns(given, message):
     with pytest.raises(
         ValueError, match=f"categorical_features={re.escape(repr(given))}.*{message}"
     ):
-        BayesianGLMRegressor(categorical_features=given).fit(BASE, REAL)
+        sk.BayesianGLMRegressor(categorical_features=given).fit(BASE, REAL)
 
 
 def test_names_that_occur_twice():
     X = pd.concat([BASE, BASE[["age"]]], axis=1)
-    for regressor in (BayesianGLMRegressor(), BayesianGLMRegressor(offset="age")):
+    for regressor in (sk.BayesianGLMRegressor(), sk.BayesianGLMRegressor(offset="age")):
         with pytest.raises(ValueError, match="X with 2 columns 'age' is not allowed: give each"):
             regressor.fit(X, REAL)
-    BayesianGLMRegressor(**TINY).fit(X.set_axis(["age", "city", "years"], axis=1), REAL)
+    sk.BayesianGLMRegressor(**TINY).fit(X.set_axis(["age", "city", "years"], axis=1), REAL)
 
 
 @cases(
@@ -189,8 +171,8 @@ def test_names_that_encoded_columns_would_share(pair, name):
     X, (first, second) = pd.DataFrame(pair), pair
     message = f"columns {first!r} and {second!r} is not allowed: once encoded, both have .*{name!r}"
     with pytest.raises(ValueError, match=message):
-        BayesianGLMRegressor(**TINY).fit(X, REAL)
-    names = BayesianGLMRegressor(**TINY).fit(X.rename(columns={second: "x"}), REAL).summary()
+        sk.BayesianGLMRegressor(**TINY).fit(X, REAL)
+    names = sk.BayesianGLMRegressor(**TINY).fit(X.rename(columns={second: "x"}), REAL).summary()
     assert len(set(names["name"])) == len(names["name"])
 
 
@@ -199,8 +181,8 @@ def test_dates_and_texts_that_look_alike():
     column = pd.Categorical.from_codes(ROOMS % 3, pd.Index(days, dtype=object))
     X = pd.DataFrame({"day": column})
     with pytest.raises(ValueError, match="column 'day' holds text .* and other values"):
-        BayesianGLMRegressor(**TINY).fit(X, REAL)
-    reg = BayesianGLMRegressor(**TINY).fit(X.astype(str), REAL)
+        sk.BayesianGLMRegressor(**TINY).fit(X, REAL)
+    reg = sk.BayesianGLMRegressor(**TINY).fit(X.astype(str), REAL)
     assert reg.summary()["name"][:2] == ["day=2026-01-01", "day=none"]
 
 
@@ -209,7 +191,7 @@ def test_missing_values_elsewhere_are_named():
     X = frame().assign(hours=1.0, school="s")
     gap = np.where(np.arange(N) == 3, np.nan, 1.0)
     counts = ROOMS.astype(float)
-    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
+    reg = sk.BayesianGLMRegressor(likelihood="poisson", **TINY)
     nullable = pd.Series(ROOMS, dtype="Int64").mask(np.isnan(gap))
     for y in (counts * gap, (counts * gap).astype(object), nullable):
         with pytest.raises(ValueError, match="y contains NaN: the value of row 3 is missing"):
@@ -232,17 +214,17 @@ def test_missing_values_elsewhere_are_named():
 def test_infinite_labels_are_named_with_their_row():
     """The row had been that among distinct categories, and labels too large for floats."""
     labels = np.where(np.arange(N) == 7, np.inf, ROOMS % 2)
-    reg = BayesianGLMRegressor(categorical_features=["z"])
+    reg = sk.BayesianGLMRegressor(categorical_features=["z"])
     with pytest.raises(ValueError, match="infinity: the value of row 7 in column 'z' is infinite"):
         reg.fit(BASE.assign(z=labels).drop(columns="city"), REAL)
     for y in (labels, labels.astype(object)):
         with pytest.raises(ValueError, match="y contains infinity: the value of row 7 is infinite"):
-            BayesianLogisticRegression().fit(BASE, y)
+            sk.BayesianLogisticRegression().fit(BASE, y)
 
 
 def test_selectors_would_lose_the_columns():
     with pytest.raises(ValueError, match=r"categorical_features=\[1\] is not allowed inside RFE"):
-        RFE(BayesianGLMRegressor(categorical_features=[1])).fit(
+        RFE(sk.BayesianGLMRegressor(categorical_features=[1])).fit(
             np.c_[AGE, ROOMS, KIND == "a"], REAL
         )
 
@@ -250,22 +232,22 @@ def test_selectors_would_lose_the_columns():
 def test_rows_that_stay_in_files_have_no_categories(tmp_path):
     table = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", float, (N, 2))
     table[:] = np.c_[AGE, ROOMS]
-    reg = BayesianGLMRegressor(categorical_features=[1], **TINY).fit(table, REAL)  # read
+    reg = sk.BayesianGLMRegressor(categorical_features=[1], **TINY).fit(table, REAL)  # read
     assert reg._columns.width == 5
     with pytest.raises(ValueError, match="with categorical_features=.*give a DataFrame"):
         reg.set_params().fit(sp.csr_matrix(table), REAL)
 
 
 def test_exports_and_attacks_say_what_to_do():
-    clf = BayesianLogisticRegression(**TINY).fit(frame(), REAL > 0.0)
+    clf = sk.BayesianLogisticRegression(**TINY).fit(frame(), REAL > 0.0)
     for call in (
-        lambda: to_torch(clf),
+        lambda: sk.to_torch(clf),
         lambda: fgsm(clf, frame(), REAL > 0.0, eps=0.1),
         lambda: clf.distill(frame()),
     ):
         with pytest.raises(ValueError, match=r"is not allowed for an estimator.*pipeline\[-1\]"):
             call()
-    to_torch(BayesianLogisticRegression(**TINY).fit(BASE[["age"]], REAL > 0.0))
+    sk.to_torch(sk.BayesianLogisticRegression(**TINY).fit(BASE[["age"]], REAL > 0.0))
 
 
 @cases("chosen", [[1], ["rooms"], [False, True]])
@@ -273,7 +255,7 @@ def test_partial_effects_are_those_of_numbers(chosen):
     """Rows with gaps count as if they had the value of the grid; categories have no grid."""
     pytest.importorskip("matplotlib")
     X = pd.DataFrame({"age": np.where(GAPS["age"], np.nan, AGE), "rooms": ROOMS})
-    reg = BayesianGLMRegressor(categorical_features=chosen, **SMALL).fit(X, REAL)
+    reg = sk.BayesianGLMRegressor(categorical_features=chosen, **SMALL).fit(X, REAL)
     display = PartialEffectDisplay.from_estimator(reg, X, "age", n_points=3)
     weight = reg.coef_[reg._columns.labels.index("age")]
     assert np.allclose(np.diff(display.mean[0]) / np.diff(display.grids[0]), weight)
@@ -286,7 +268,7 @@ def test_partial_effects_are_those_of_numbers(chosen):
 
 def test_relevance_is_that_of_columns():
     pytest.importorskip("matplotlib")
-    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(frame(), REAL)
+    reg = sk.BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(frame(), REAL)
     assert reg.posterior_["scale_weight_1"].shape == (2, 5, 5)
     assert set(RelevanceDisplay.from_estimator(reg).names) == set(frame().columns)
     assert "scale_weight_1[city]" in str(reg.summary())
@@ -294,7 +276,7 @@ def test_relevance_is_that_of_columns():
 
 def test_columns_are_selected_as_a_whole():
     """The sparse estimators select columns of X, by the largest probability of their indicators."""
-    clf = SparseBayesianClassifier(threshold=0.0, **TINY).fit(frame(), REAL > 0.0)
+    clf = sk.SparseBayesianClassifier(threshold=0.0, **TINY).fit(frame(), REAL > 0.0)
     assert clf.inclusion_probability_.shape == (5,)
     rho = clf.posterior_.pooled("rho_weight_1").max(axis=2)[:, 2:6].max(axis=1)
     assert clf.inclusion_probability_[1] == pytest.approx(rho.mean(), rel=1e-5)
@@ -307,7 +289,7 @@ def test_columns_of_other_parameters_stay_beside_categories():
     """Exposures, groups and slopes by name, with the same draws as from an encoded table."""
     X = frame()[["city", "age", "rooms"]].assign(hours=1.0 + MEMBER, school=KIND, city=CITIES)
     parameters = {"exposure": "hours", "groups": "school", "group_slopes": "age"}
-    reg = BayesianGLMRegressor(likelihood="poisson", **parameters, **SMALL).fit(X, ROOMS)
+    reg = sk.BayesianGLMRegressor(likelihood="poisson", **parameters, **SMALL).fit(X, ROOMS)
     assert set(reg.posterior_.draws) >= {"effect_school", "effect_school_age", "sd_school"}
     assert reg.coef_.shape == (8,)
     assert (reg.coef_[-2:] == 0.0).all()
@@ -323,7 +305,7 @@ def test_columns_of_other_parameters_stay_beside_categories():
 def test_text_in_arrays_needs_the_numbers_of_its_columns():
     """Those that a ColumnTransformer passes on, for instance; the remedy of the error works."""
     X = frame()[["city", "rooms"]].to_numpy(dtype=object)
-    reg = BayesianGLMRegressor(**TINY)
+    reg = sk.BayesianGLMRegressor(**TINY)
     with pytest.raises(ValueError, match="its column 0 is not .* Name what .* categorical_feat"):
         reg.fit(X, REAL)
     reg.set_params(categorical_features=[0]).fit(X, REAL)

@@ -12,7 +12,6 @@ import pytest
 import torch
 from _cases import cases
 from _inside import inside
-from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from skbayes_sgmcmc import BayesianMLPClassifier
@@ -88,16 +87,9 @@ def fitted(data, **parameters):
     """A network of 2587 parameters: more than one block of normals, and not whole blocks."""
     assert 4 * BLOCK < 2587 < 8 * BLOCK
     defaults = {
-        "hidden_layer_sizes": 76,
-        "step_size": 0.003,
-        "batch_size": 20,
-        "n_chains": 3,
-        "burn_in": 20,
-        "n_draws": 12,
-        "thinning": 2,
-        "random_state": 0,
-        "dtype": "float64",
-    }
+        "hidden_layer_sizes": 76, "step_size": 0.003, "batch_size": 20, "n_chains": 3,
+        "burn_in": 20, "n_draws": 12, "thinning": 2, "random_state": 0, "dtype": "float64",
+    }  # fmt: skip
     clf = BayesianMLPClassifier(**(defaults | parameters)).fit(*data)
     sizes = {name: values[0, 0].size for name, values in clf.posterior_.draws.items()}
     assert sum(size for name, size in sizes.items() if not name.startswith("scale_")) == 2587
@@ -168,18 +160,6 @@ def test_no_likelihood_gradient_leaves_a_bounded_step(data, plain, calls):
 # chains, threads and where a run goes on ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("sampler", ["sgld", "psgld"])
-def test_a_chain_is_the_same_whatever_runs_beside_it(data, calls, sampler):
-    """Up to the order of the sums in products of one chain and of several."""
-    parameters = {"sampler": sampler, "integrator": "euler"}
-    together = draws(data, **parameters, n_chains=3)
-    assert calls
-    np.testing.assert_allclose(
-        together[:1], draws(data, **parameters, n_chains=1), rtol=0, atol=1e-11
-    )
-    assert np.abs(together[0] - together[1]).max() > 0.1
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("sampler", [SGLD(), PSGLD()], ids=repr)
 def test_threads_do_not_change_the_bits(limits, sampler, dtype):
@@ -236,20 +216,6 @@ def test_a_warm_start_goes_on_with_new_numbers(data, calls):
     assert len(calls) == 4 * n
     both = np.concatenate([first, clf.posterior_["weight_1"]], axis=1).reshape(3, 2 * n, -1)
     np.testing.assert_allclose(both, whole[:, :, : both.shape[2]], rtol=0, atol=1e-11)
-
-
-def test_a_checkpointed_run_resumes_with_the_same_bits(data, calls, tmp_path, interrupt_after):
-    """Interrupted in its second chunk, after which the first is taken from the file."""
-    parameters = {"n_draws": 100, "thinning": 1, "burn_in": 50}
-    whole = fitted(data, **parameters)
-    resumed = clone(whole).set_params(checkpoint=tmp_path / "file.npz")
-    calls.clear()
-    interrupt_after(0.3, resumed, *data)
-    assert 0 < len(calls) < 150
-    resumed.fit(*data)
-    assert len(calls) == 150
-    for name, values in whole.posterior_.draws.items():
-        np.testing.assert_array_equal(resumed.posterior_[name], values)
 
 
 # where it is not used -----------------------------------------------------------------------------

@@ -343,18 +343,6 @@ def test_exposures_and_offsets_are_columns():
     np.testing.assert_allclose(offset.predict(logs), named.predict(frame))
 
 
-@tiny_fits
-@pytest.mark.parametrize("name", ["normal", "negative_binomial"])
-def test_weight_two_is_two_rows(name):
-    """The same posterior, hence the same draws: the chains see all rows, and N is the same."""
-    x, y = counts(30)
-    kind = BayesianGLMRegressor(likelihood=name, **TINY)
-    once = kind.fit(x[:, None], y, np.where(np.arange(30) < 10, 2.0, 1.0)).posterior_["coef"].copy()
-    rows = np.r_[np.arange(30), np.arange(10)]
-    twice = kind.fit(x[rows, None], y[rows]).posterior_["coef"]
-    np.testing.assert_allclose(once, twice, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.statistical
 @tiny_fits
 @pytest.mark.parametrize(("name", "at_zero"), [("normal", 0.0), ("poisson", 1.0), ("gamma", 1.0)])
@@ -379,18 +367,6 @@ def test_draws_in_half_precision_are_rounded():
     )
     for name in ("coef", "intercept"):
         np.testing.assert_allclose(half[name], full[name], rtol=2.0**-7)
-
-
-@tiny_fits
-def test_streams_and_warm_starts():
-    x, y = counts(90)
-    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
-    for part in range(3):
-        reg.partial_fit(x[part::3, None], y[part::3])
-    assert 0.2 < reg.coef_[0] < 1.0
-    warm = BayesianGLMRegressor(likelihood="poisson", warm_start=True, **TINY)
-    warm.fit(x[:, None], y).fit(x[:, None], y)
-    assert 0.2 < warm.coef_[0] < 1.0
 
 
 @cases(

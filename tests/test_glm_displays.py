@@ -10,14 +10,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    LatentDirichletAllocation,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.inspection import (
     CoefficientDisplay,
     PartialEffectDisplay,
@@ -45,7 +38,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return BayesianGLMRegressor(likelihood="poisson", groups="site", **TINY).fit(*data)
+    return sk.BayesianGLMRegressor(likelihood="poisson", groups="site", **TINY).fit(*data)
 
 
 def test_coefficients_are_those_of_the_summary(fitted):
@@ -78,10 +71,10 @@ def test_coefficients_with_the_name_of_another_block_are_told_apart(data):
 @cases(
     "estimator, target, first",
     [
-        (SparseBayesianRegressor, lambda y: y, "a"),
-        (SparseBayesianRegressor, lambda y: np.column_stack([y, y]), "output 0: a"),
-        (SparseBayesianClassifier, lambda y: y > 2, "a"),
-        (SparseBayesianClassifier, lambda y: np.minimum(y, 2), "class 0: a"),
+        (sk.SparseBayesianRegressor, lambda y: y, "a"),
+        (sk.SparseBayesianRegressor, lambda y: np.column_stack([y, y]), "output 0: a"),
+        (sk.SparseBayesianClassifier, lambda y: y > 2, "a"),
+        (sk.SparseBayesianClassifier, lambda y: np.minimum(y, 2), "class 0: a"),
     ],
 )
 def test_coefficients_of_sparse_linear_models_are_shown(data, estimator, target, first):
@@ -103,7 +96,9 @@ def test_coefficients_of_sparse_linear_models_are_shown(data, estimator, target,
 def test_ratios_beyond_the_largest_number_are_infinite(data):
     """Of separable classes with a wide prior: as in the summary, without a warning of numpy."""
     X, _ = data
-    clf = BayesianLogisticRegression(prior_scale=1e6, **TINY).fit(1e-6 * X[["a", "b"]], X["a"] > 0)
+    clf = sk.BayesianLogisticRegression(prior_scale=1e6, **TINY).fit(
+        1e-6 * X[["a", "b"]], X["a"] > 0
+    )
     display = CoefficientDisplay.from_estimator(clf, parameters="coef", exponentiate=True)
     assert display.middle[0] == np.inf
     display.plot()
@@ -131,7 +126,7 @@ def test_partial_effects_are_means_over_rows(fitted, data):
 def test_partial_effects_of_a_class_are_its_mean_probabilities(data):
     """At one value: p(class | x, draw), averaged over rows, and its quantiles over draws."""
     X, y = data[0][["a", "b"]], np.where(data[1] > 2, "many", "few")
-    clf = BayesianLogisticRegression(**TINY).fit(X, y)
+    clf = sk.BayesianLogisticRegression(**TINY).fit(X, y)
     for label, column in ((None, 1), ("many", 1), ("few", 0)):
         display = PartialEffectDisplay.from_estimator(clf, X, "a", label=label, n_points=4)
         changed = X.assign(a=display.grids[0, 2])
@@ -144,7 +139,7 @@ def test_partial_effects_of_a_class_are_its_mean_probabilities(data):
 def test_partial_effects_of_one_of_several_targets(data):
     """The first one if none is named; axes say which."""
     X, y = data[0][["a", "b"]], np.column_stack([data[1], -100.0 * data[1]])
-    reg = BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(X, y)
+    reg = sk.BayesianMLPRegressor(hidden_layer_sizes=3, **TINY).fit(X, y)
     for label, column in ((None, 0), (0, 0), (1, 1)):
         display = PartialEffectDisplay.from_estimator(reg, X, "a", label=label, n_points=4)
         means = reg.predict_mean_samples(X.assign(a=display.grids[0, 2]))
@@ -165,7 +160,7 @@ def test_a_new_figure_is_high_enough_for_its_names():
 def test_predictive_checks_of_rows_in_lists():
     """They have no shape."""
     X, y = np.arange(20.0).reshape(10, 2), np.arange(10)
-    reg = BayesianGLMRegressor(n_chains=2, n_draws=5, random_state=0).fit(X, y)
+    reg = sk.BayesianGLMRegressor(n_chains=2, n_draws=5, random_state=0).fit(X, y)
     shown = [
         PredictiveCheckDisplay.from_estimator(reg, *rows, random_state=0).mean
         for rows in ((X, y), (X.tolist(), y.tolist()))
@@ -207,7 +202,7 @@ def test_bad_input(fitted, data):
             PartialEffectDisplay.from_estimator(fitted, X, features)
     with pytest.raises(ValueError, match="label=1 is not allowed with a regressor"):
         PartialEffectDisplay.from_estimator(fitted, X, ["a"], label=1)
-    clf = BayesianLogisticRegression(**TINY).fit(X, y > 2)
+    clf = sk.BayesianLogisticRegression(**TINY).fit(X, y > 2)
     with pytest.raises(ValueError, match="label='many'"):
         PartialEffectDisplay.from_estimator(clf, X, ["a"], label="many")
     with pytest.raises(ValueError, match="regressor with one output"):
@@ -218,7 +213,7 @@ def test_bad_input(fitted, data):
 
 def test_displays_take_pipelines(data):
     X, y = data
-    pipeline = make_pipeline(StandardScaler(), BayesianGLMRegressor(**TINY)).fit(X, y)
+    pipeline = make_pipeline(StandardScaler(), sk.BayesianGLMRegressor(**TINY)).fit(X, y)
     assert CoefficientDisplay.from_estimator(pipeline).names.tolist() == ["a", "b", "site"]
     assert PartialEffectDisplay.from_estimator(pipeline, X, [0]).names == ["a"]
     assert PredictiveCheckDisplay.from_estimator(pipeline, X, y).observed.sum() == 80
@@ -228,18 +223,18 @@ def test_displays_have_the_names_that_steps_before_the_estimator_give(data):
     """Scalers keep those of the table, vectorizers have words; a step without names gives none."""
     X, y = data
     features = X[["a", "b"]]
-    glm = make_pipeline(StandardScaler(), BayesianGLMRegressor(**TINY)).fit(features, y)
+    glm = make_pipeline(StandardScaler(), sk.BayesianGLMRegressor(**TINY)).fit(features, y)
     assert CoefficientDisplay.from_estimator(glm).names.tolist() == ["a", "b"]
     assert PartialEffectDisplay.from_estimator(glm, features, features="b").names == ["b"]
     assert not hasattr(glm[-1], "feature_names_in_")
-    network = BayesianMLPRegressor(hidden_layer_sizes=2, **TINY)
+    network = sk.BayesianMLPRegressor(hidden_layer_sizes=2, **TINY)
     mlp = make_pipeline(StandardScaler(), network).fit(features, y)
     shown = RelevanceDisplay.from_estimator(mlp).ax_.get_yticklabels()
     assert {label.get_text() for label in shown} == {"a", "b"}
     nameless = FunctionTransformer(np.asarray)
-    plain = make_pipeline(nameless, BayesianGLMRegressor(**TINY)).fit(features, y)
+    plain = make_pipeline(nameless, sk.BayesianGLMRegressor(**TINY)).fit(features, y)
     assert CoefficientDisplay.from_estimator(plain).names.tolist() == ["x0", "x1"]
     words = ["red green", "green blue", "blue red"] * 5
-    lda = make_pipeline(CountVectorizer(), LatentDirichletAllocation(2, **TINY)).fit(words)
+    lda = make_pipeline(CountVectorizer(), sk.LatentDirichletAllocation(2, **TINY)).fit(words)
     axes = TopicDisplay.from_estimator(lda, n_words=3).axes_[0]
     assert {label.get_text() for label in axes.get_yticklabels()} == {"red", "green", "blue"}

@@ -173,18 +173,6 @@ def test_trials_of_new_rows_are_whole_numbers(method, trials):
         getattr(reg, method)([[1.0, trials]])
 
 
-@tiny_fits
-def test_rows_of_weight_zero_are_left_out():
-    """The same draws as without them, whatever their targets."""
-    x, y = counts(30)
-    reg = BayesianGLMRegressor(likelihood="poisson", **TINY)
-    without = reg.fit(x[:20, None], y[:20]).posterior_["coef"].copy()
-    y = np.r_[y[:20], np.full(10, 1e6)]
-    weight = np.r_[np.ones(20), np.zeros(10)]
-    found = reg.fit(x[:, None], y, weight).posterior_["coef"]
-    np.testing.assert_allclose(found, without, rtol=1e-9, atol=1e-12)
-
-
 # tools of scikit-learn that read the coefficients -------------------------------------------------
 
 

@@ -21,21 +21,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch.utils._python_dispatch import _disable_current_modes
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    DeepPoissonFactorAnalysis,
-    LatentDirichletAllocation,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data import chain_random
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc.augmentation import (
@@ -58,15 +44,9 @@ COUNTS = np.random.default_rng(0).poisson(0.3, size=(24, 12))
 SIGNALS = np.random.default_rng(1).laplace(size=(60, 3))
 #: long enough for all parts of a step, and too short for rounding to grow
 SHORT = {
-    "n_chains": 2,
-    "burn_in": 4,
-    "n_draws": 3,
-    "thinning": 2,
-    "batch_size": 20,
-    "random_state": 0,
-    "compiled": False,
-    "dtype": "float64",
-}
+    "n_chains": 2, "burn_in": 4, "n_draws": 3, "thinning": 2, "batch_size": 20, "random_state": 0,
+    "compiled": False, "dtype": "float64",
+}  # fmt: skip
 STEP = SHORT | {"step_size": 1e-3}
 MOMENTUM = STEP | {"sampler": "sghmc"}
 #: rounding of float64 in sums of hundreds of numbers, which ten steps leave below this
@@ -76,34 +56,34 @@ AUGMENT = Compose([RandomCrop(1), RandomFlip(), RandomRotation(), RandomErasing(
 
 
 CASES = {
-    "logistic": (BayesianLogisticRegression(**SHORT), X, y),
-    "logistic, learned": (BayesianLogisticRegression(prior_scale="learned", **STEP), X, y),
-    "logistic, two classes": (BayesianLogisticRegression(**SHORT), X, y > 0),
-    "glm": (BayesianGLMRegressor(sampler="sgld", **SHORT), X, y + 0.5),
+    "logistic": (sk.BayesianLogisticRegression(**SHORT), X, y),
+    "logistic, learned": (sk.BayesianLogisticRegression(prior_scale="learned", **STEP), X, y),
+    "logistic, two classes": (sk.BayesianLogisticRegression(**SHORT), X, y > 0),
+    "glm": (sk.BayesianGLMRegressor(sampler="sgld", **SHORT), X, y + 0.5),
     "glm, exact": (
-        BayesianGLMRegressor(sampler="gibbs", **SHORT | {"batch_size": "auto"}),
+        sk.BayesianGLMRegressor(sampler="gibbs", **SHORT | {"batch_size": "auto"}),
         X,
         y + 0.5,
     ),
-    "glm, counts": (BayesianGLMRegressor(likelihood="poisson", **SHORT), X, y),
-    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=5, prior_scale=1.0, **STEP), X, y),
-    "mlp, learned": (BayesianMLPClassifier(hidden_layer_sizes=5, **MOMENTUM), X, y),
-    "mlp regressor": (BayesianMLPRegressor(hidden_layer_sizes=5, **MOMENTUM), X, y + 0.5),
-    "cnn": (BayesianCNNClassifier(**IMAGES, **STEP), X, y),
-    "cnn, augmented": (BayesianCNNClassifier(**IMAGES, augment=AUGMENT, **STEP), X, y),
-    "module": (BayesianModuleClassifier(module, **STEP), X, y),
-    "module regressor": (BayesianModuleRegressor(module, **STEP), X, y + 0.5),
+    "glm, counts": (sk.BayesianGLMRegressor(likelihood="poisson", **SHORT), X, y),
+    "mlp": (sk.BayesianMLPClassifier(hidden_layer_sizes=5, prior_scale=1.0, **STEP), X, y),
+    "mlp, learned": (sk.BayesianMLPClassifier(hidden_layer_sizes=5, **MOMENTUM), X, y),
+    "mlp regressor": (sk.BayesianMLPRegressor(hidden_layer_sizes=5, **MOMENTUM), X, y + 0.5),
+    "cnn": (sk.BayesianCNNClassifier(**IMAGES, **STEP), X, y),
+    "cnn, augmented": (sk.BayesianCNNClassifier(**IMAGES, augment=AUGMENT, **STEP), X, y),
+    "module": (sk.BayesianModuleClassifier(module, **STEP), X, y),
+    "module regressor": (sk.BayesianModuleRegressor(module, **STEP), X, y + 0.5),
     "last layer": (
-        BayesianModuleClassifier(module, sample_parameters="last_layer", **STEP),
+        sk.BayesianModuleClassifier(module, sample_parameters="last_layer", **STEP),
         X,
         y,
     ),
-    "sparse": (SparseBayesianClassifier(hidden_layer_sizes=5, **STEP), X, y),
-    "sparse regressor": (SparseBayesianRegressor(hidden_layer_sizes=5, **STEP), X, y + 0.5),
-    "ica": (BayesianICA(**SHORT), SIGNALS, None),
-    "logistic, sparse rows": (BayesianLogisticRegression(**SHORT), sp.csr_matrix(X), y),
-    "lda": (LatentDirichletAllocation(3, doc_sweeps=1, **SHORT), COUNTS, None),
-    "dpfa": (DeepPoissonFactorAnalysis((4, 3), doc_sweeps=2, **SHORT), COUNTS, None),
+    "sparse": (sk.SparseBayesianClassifier(hidden_layer_sizes=5, **STEP), X, y),
+    "sparse regressor": (sk.SparseBayesianRegressor(hidden_layer_sizes=5, **STEP), X, y + 0.5),
+    "ica": (sk.BayesianICA(**SHORT), SIGNALS, None),
+    "logistic, sparse rows": (sk.BayesianLogisticRegression(**SHORT), sp.csr_matrix(X), y),
+    "lda": (sk.LatentDirichletAllocation(3, doc_sweeps=1, **SHORT), COUNTS, None),
+    "dpfa": (sk.DeepPoissonFactorAnalysis((4, 3), doc_sweeps=2, **SHORT), COUNTS, None),
 }
 #: parts of their steps are on the CPU: the words of a minibatch are counted, conditionals drawn
 ON_THE_CPU = {"lda", "dpfa", "glm, exact"}
@@ -255,9 +235,9 @@ def test_a_density_of_the_users(device, given_noise):
 
     run = SHORT | {"step_size": 0.1}
     del run["batch_size"]
-    found = sample(log_density, 3, device=device, **run)
+    found = sk.sample(log_density, 3, device=device, **run)
     np.testing.assert_allclose(
-        found["theta"], sample(log_density, 3, device="cpu", **run)["theta"], rtol=RTOL
+        found["theta"], sk.sample(log_density, 3, device="cpu", **run)["theta"], rtol=RTOL
     )
 
 

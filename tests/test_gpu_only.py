@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 import torch
+from _posteriors import assert_same_draws
 from test_gpu import CASES, X, fitted, results, y
 
 from skbayes_sgmcmc import BayesianMLPClassifier
@@ -40,15 +41,13 @@ def test_graphs_do_not_change_a_bit(name, sampler, dtype):
         plain = fitted(name, "cuda", compiled=False, **choice)
         graphed = fitted(name, "cuda", compiled=True, **choice)
     assert graphed.compiled_ == ("cuda_steps",)
-    for block, draws in plain.posterior_.draws.items():
-        np.testing.assert_array_equal(graphed.posterior_[block], draws)
+    assert_same_draws(plain, graphed)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_seed_gives_the_same_draws(name):
     one, two = fitted(name, "cuda"), fitted(name, "cuda")
-    for block, draws in one.posterior_.draws.items():
-        np.testing.assert_array_equal(two.posterior_[block], draws)
+    assert_same_draws(one, two)
 
 
 def test_chains_do_not_depend_on_their_group():

@@ -15,23 +15,11 @@ import pytest
 import torch
 from _inside import limits
 from _modules import module
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    SamplingWarning,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-    SpikeSlab,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data import chain_random
 from skbayes_sgmcmc._data.minibatch import Data
 from skbayes_sgmcmc._engine.accelerators import cuda_graphs as _graphs
@@ -46,16 +34,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning"
 X, y = load_digits(return_X_y=True)
 X, y = X[:300], y[:300]
 SETTINGS = {
-    "sampler": "sghmc",
-    "prior_scale": "fan_in",
-    "step_size": 0.01,
-    "batch_size": 50,
-    "n_chains": 2,
-    "n_draws": 5,
-    "burn_in": 10,
-    "thinning": 3,
-    "random_state": 0,
-}
+    "sampler": "sghmc", "prior_scale": "fan_in", "step_size": 0.01, "batch_size": 50,
+    "n_chains": 2, "n_draws": 5, "burn_in": 10, "thinning": 3, "random_state": 0,
+}  # fmt: skip
 
 
 class Recorder:
@@ -93,25 +74,25 @@ SPLITTING = {"sampler": "msgnht", "integrator": "splitting"}
 LEARNED = {"prior_scale": LearnedScale()}
 MCLMC = {"sampler": "mclmc", "step_size": 1e-3, "init": "random"}
 NETWORKS = {
-    "mlp": (BayesianMLPClassifier, FIVE),
-    "all rows": (BayesianMLPClassifier, FIVE | {"batch_size": 1000}),
-    "likelihood apart": (BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
-    "splitting": (BayesianMLPClassifier, FIVE | SPLITTING),
+    "mlp": (sk.BayesianMLPClassifier, FIVE),
+    "all rows": (sk.BayesianMLPClassifier, FIVE | {"batch_size": 1000}),
+    "likelihood apart": (sk.BayesianMLPClassifier, FIVE | {"sampler": PSGLD(divergence=True)}),
+    "splitting": (sk.BayesianMLPClassifier, FIVE | SPLITTING),
     "regressor": (
-        BayesianMLPRegressor,
+        sk.BayesianMLPRegressor,
         FIVE | {"activation": "tanh", "prior_scale": "fan_in", "sampler": "psgld"},
     ),
-    "learned scales": (BayesianMLPRegressor, FIVE | LEARNED),
-    "learned scales, all rows": (BayesianMLPRegressor, FIVE | LEARNED | {"batch_size": 1000}),
-    "mclmc": (BayesianMLPRegressor, FIVE | LEARNED | MCLMC),
-    "mclmc, all rows": (BayesianMLPRegressor, FIVE | LEARNED | MCLMC | {"batch_size": 1000}),
-    "leapfrog": (BayesianMLPClassifier, FIVE | MCLMC | {"integrator": "leapfrog"}),
+    "learned scales": (sk.BayesianMLPRegressor, FIVE | LEARNED),
+    "learned scales, all rows": (sk.BayesianMLPRegressor, FIVE | LEARNED | {"batch_size": 1000}),
+    "mclmc": (sk.BayesianMLPRegressor, FIVE | LEARNED | MCLMC),
+    "mclmc, all rows": (sk.BayesianMLPRegressor, FIVE | LEARNED | MCLMC | {"batch_size": 1000}),
+    "leapfrog": (sk.BayesianMLPClassifier, FIVE | MCLMC | {"integrator": "leapfrog"}),
     "student t": (
-        BayesianMLPRegressor,
+        sk.BayesianMLPRegressor,
         FIVE | LEARNED | {"likelihood": "student_t", "noise": "infer"},
     ),
-    "cnn": (BayesianCNNClassifier, FIVE | {"conv_channels": 2}),
-    "module": (BayesianModuleClassifier, {"module": module}),
+    "cnn": (sk.BayesianCNNClassifier, FIVE | {"conv_channels": 2}),
+    "module": (sk.BayesianModuleClassifier, {"module": module}),
 }
 
 
@@ -167,7 +148,7 @@ def test_what_can_not_be_recorded_is_refused(monkeypatch, recorder):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(_graphs, "record", record)
-    clf = BayesianMLPClassifier(compiled=True, **SETTINGS)
+    clf = sk.BayesianMLPClassifier(compiled=True, **SETTINGS)
     with pytest.raises(ValueError, match=r"can't be recorded as a CUDA graph \(operation not"):
         clf.fit(X, y)
     with pytest.raises(NotFittedError):
@@ -185,16 +166,15 @@ def test_full_memory_stays_an_error_of_memory(monkeypatch, recorder):
 
 def test_sparse_models_are_recorded(recorder):
     """Equal up to the rounding of compiled latent variables, which go with the recording."""
-    prior = SpikeSlab(adaptation="gibbs")
+    prior = sk.SpikeSlab(adaptation="gibbs")
     fits = [
-        SparseBayesianClassifier(
+        sk.SparseBayesianClassifier(
             hidden_layer_sizes=5, prior=prior, compiled=compiled, **SETTINGS | {"dtype": "float64"}
         ).fit(X, y)
         for compiled in (False, True)
     ]
     assert recorder.recordings == 1 and "cuda_graph" in fits[1].compiled_
-    for block, draws in fits[0].posterior_.draws.items():
-        np.testing.assert_allclose(fits[1].posterior_[block], draws, rtol=1e-6, atol=1e-9)
+    assert_same_draws(*fits, rtol=1e-6, atol=1e-9)
 
 
 class Replacing(Model):
@@ -225,7 +205,7 @@ def test_a_model_that_replaces_its_latent_variables_is_recorded_anew(recorder):
     budget = {"n_draws": 8, "burn_in": 2, "n_chains": 2, "step_size": 0.1, "random_state": 0}
     data = Data({"x": torch.zeros(1, 1)}, 1)
     draws = [
-        sample(Replacing(), data=data, sampler="sghmc", compiled=compiled, **budget)["theta"]
+        sk.sample(Replacing(), data=data, sampler="sghmc", compiled=compiled, **budget)["theta"]
         for compiled in (False, True)
     ]
     np.testing.assert_array_equal(*draws)
@@ -234,7 +214,7 @@ def test_a_model_that_replaces_its_latent_variables_is_recorded_anew(recorder):
 
 def test_rows_of_another_kind_are_not_recorded(recorder):
     with pytest.raises(ValueError, match="cuda_graph: it is for dense rows of networks"):
-        BayesianLogisticRegression(compiled=True, **SETTINGS | {"prior_scale": 1.0}).fit(X, y)
+        sk.BayesianLogisticRegression(compiled=True, **SETTINGS | {"prior_scale": 1.0}).fit(X, y)
     assert recorder.recordings == 0
 
 
@@ -283,12 +263,12 @@ def step_recorder(monkeypatch, recorder):
 GIVEN = {"prior_scale": 1.0, "step_size": 1e-3}
 #: no network of NETWORKS
 OTHERS = {
-    "logistic": (BayesianLogisticRegression, GIVEN | {"preconditioner": None}),
-    "logistic, learned": (BayesianLogisticRegression, GIVEN | {"prior_scale": "learned"}),
-    "counts": (BayesianGLMRegressor, GIVEN | {"likelihood": "poisson", "preconditioner": None}),
-    "sparse": (SparseBayesianClassifier, FIVE | {"dtype": "float64"}),
-    "sparse regressor": (SparseBayesianRegressor, FIVE | {"dtype": "float64"}),
-    "ica": (BayesianICA, {"prior_scale": 1.0, "step_size": 1e-3, "n_components": 3}),
+    "logistic": (sk.BayesianLogisticRegression, GIVEN | {"preconditioner": None}),
+    "logistic, learned": (sk.BayesianLogisticRegression, GIVEN | {"prior_scale": "learned"}),
+    "counts": (sk.BayesianGLMRegressor, GIVEN | {"likelihood": "poisson", "preconditioner": None}),
+    "sparse": (sk.SparseBayesianClassifier, FIVE | {"dtype": "float64"}),
+    "sparse regressor": (sk.SparseBayesianRegressor, FIVE | {"dtype": "float64"}),
+    "ica": (sk.BayesianICA, {"prior_scale": 1.0, "step_size": 1e-3, "n_components": 3}),
 }
 
 
@@ -310,8 +290,7 @@ def test_steps_are_the_same_when_recorded(step_recorder, name):
     plain, recorded = both(name)
     assert recorded.compiled_ == ("cuda_steps",) and plain.compiled_ == ()
     assert step_recorder.recordings >= 1 and step_recorder.replays > 50
-    for block, draws in plain.posterior_.draws.items():
-        np.testing.assert_array_equal(recorded.posterior_[block], draws)
+    assert_same_draws(plain, recorded)
 
 
 def test_steps_of_another_size_are_recorded_anew(step_recorder):
@@ -321,8 +300,7 @@ def test_steps_of_another_size_are_recorded_anew(step_recorder):
         step_recorder.recordings = step_recorder.replays = 0
         plain, recorded = both("mlp", step_size=schedule)
         assert (step_recorder.recordings >= 4) == replayed == (step_recorder.replays > 50)
-        for block, draws in plain.posterior_.draws.items():
-            np.testing.assert_array_equal(recorded.posterior_[block], draws)
+        assert_same_draws(plain, recorded)
 
 
 def test_a_recorded_step_that_does_not_follow_is_refused(monkeypatch, step_recorder):
@@ -344,10 +322,9 @@ def test_fits_go_on_without_recordings(monkeypatch, step_recorder):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(_graphs, "record", refuse)
-    with pytest.warns(SamplingWarning, match=r"can't be recorded .*\(operation not permitted"):
+    with pytest.warns(sk.SamplingWarning, match=r"can't be recorded .*\(operation not permitted"):
         plain, other = both("logistic")
-    for block, draws in plain.posterior_.draws.items():
-        np.testing.assert_array_equal(other.posterior_[block], draws)
+    assert_same_draws(plain, other)
 
 
 #: the cells of the table whose steps are recorded

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import scipy.stats
 import torch
 from _cases import cases
-from _files import by_pickle, by_skops
+from _files import by_pickle
 from _inside import streams
 
 from skbayes_sgmcmc import BayesianGLMRegressor, to_onnx, to_torch
@@ -303,14 +303,6 @@ def test_torch_modules_and_onnx_files_predict_the_same(name, tmp_path):
     found = session.run(["mean", "std"], {"X": new.astype(np.float32)})
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
-
-
-@tiny_fits
-@pytest.mark.parametrize("through", [by_pickle, by_skops])
-def test_files_know_the_groups(through):
-    X, y = rows()
-    reg = BayesianGLMRegressor(groups=1, group_slopes=0, **TINY).fit(X, y)
-    np.testing.assert_array_equal(through(reg).predict(X), reg.predict(X))
 
 
 # labels as they are given -------------------------------------------------------------------------

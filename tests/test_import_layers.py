@@ -131,18 +131,6 @@ def test_every_module_has_a_layer():
     assert set(RANK) <= units, f"{set(RANK) - units} are gone"
 
 
-def test_the_imports_are_seen():
-    """This test's own eyes: some edges that must be there, at import time and inside functions."""
-    found = edges()
-    assert len(found) >= 60
-    assert any(
-        edge[0].startswith("_engine.") and edge[1:] == ("models._protocol", True) for edge in found
-    )
-    assert ("samplers.__init__", "samplers.integrators", True) in found
-    assert not all(at_import for _, target, at_import in found if unit(target) == "_engine")
-    assert not [edge for edge in found if edge[:2] == ("integrators", "samplers._protocol")]
-
-
 def test_no_module_imports_a_layer_above_its_own():
     wrong = []
     for module, target, _ in edges():

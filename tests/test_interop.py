@@ -19,20 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    MixingDistance,
-    PosteriorSamples,
-    SamplingError,
-    Storage,
-    skops_trusted_types,
-    to_arviz,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.priors.factorised import PRIORS
 from skbayes_sgmcmc.samplers import MSGNHT, PSGLD, SGHMC, TABLE
 from skbayes_sgmcmc.schedules import Constant, Polynomial, Schedule
@@ -53,18 +40,18 @@ def iris():
     """Fitted on named features, with its data."""
     pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True, as_frame=True)
-    clf = BayesianLogisticRegression(n_chains=2, n_draws=500, random_state=0)
+    clf = sk.BayesianLogisticRegression(n_chains=2, n_draws=500, random_state=0)
     return clf.fit(X, y), X, y
 
 
 # torch --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [BayesianGLMRegressor, BayesianCNNClassifier])
+@pytest.mark.parametrize("kind", [sk.BayesianGLMRegressor, sk.BayesianCNNClassifier])
 def test_outputs_of_networks_are_data(kind):
     """In half precision, which NumPy may not have, and with a gradient."""
     X = torch.randn((40, 4, 4), generator=torch.manual_seed(0)).bfloat16().requires_grad_()
-    X = X[:, 0] if kind is BayesianGLMRegressor else X
+    X = X[:, 0] if kind is sk.BayesianGLMRegressor else X
     y = X.reshape(40, -1)[:, 0].round()
     rows, targets = X.detach().float().numpy(), y.detach().float().numpy()
     estimator = kind(**SMALL, **SHORT).fit(rows, targets)
@@ -93,8 +80,8 @@ def test_arviz_has_the_draws_by_name(iris):
 def test_arviz_of_two_classes_has_the_positive_one(data):
     pytest.importorskip("arviz")
     X, y = data
-    clf = BayesianLogisticRegression(sampler="mala", **SMALL).fit(X, np.where(y, "ill", "well"))
-    posterior = to_arviz(clf)["posterior"]
+    clf = sk.BayesianLogisticRegression(sampler="mala", **SMALL).fit(X, np.where(y, "ill", "well"))
+    posterior = sk.to_arviz(clf)["posterior"]
     assert list(posterior["class_label"].values) == ["well"]
     assert posterior["coef"].shape == (2, 60, 1, 5)
     rates = clf.posterior_.statistics["acceptance_rate"]
@@ -110,7 +97,7 @@ def test_log_likelihood_and_loo(iris):
     """
     arviz = pytest.importorskip("arviz")
     clf, X, y = iris
-    converted = to_arviz(clf, X, y)
+    converted = sk.to_arviz(clf, X, y)
     log_lik = converted["log_likelihood"]["y"]
     assert log_lik.dims == ("chain", "draw", "row")
     expected = np.log(clf.predict_proba_samples(X)[:, np.arange(150), y])
@@ -120,7 +107,7 @@ def test_log_likelihood_and_loo(iris):
     hard = np.argsort(pointwise)[:6]
     for row in hard:
         others = np.arange(150) != row
-        refit = BayesianLogisticRegression(random_state=1).fit(X[others], y[others])
+        refit = sk.BayesianLogisticRegression(random_state=1).fit(X[others], y[others])
         left_out = refit.predict_log_proba(X.iloc[[row]])[0, y[row]]
         assert pointwise[row] == pytest.approx(left_out, abs=0.1)
 
@@ -128,21 +115,21 @@ def test_log_likelihood_and_loo(iris):
 def test_log_likelihood_in_blocks(data, limits):
     pytest.importorskip("arviz")
     X, y = data
-    clf = BayesianLogisticRegression(**SMALL).fit(X, y)
-    whole = to_arviz(clf, X, y)["log_likelihood"]["y"].values
+    clf = sk.BayesianLogisticRegression(**SMALL).fit(X, y)
+    whole = sk.to_arviz(clf, X, y)["log_likelihood"]["y"].values
     limits(block_numbers=120 * 2 * 30)
     blocks = [block.shape for block in clf._log_lik_blocks(X, y)]
     assert blocks == [(120, 30)] * 6 + [(120, 20)]
-    sparse = to_arviz(clf, sp.csr_matrix(X), y)["log_likelihood"]["y"].values
+    sparse = sk.to_arviz(clf, sp.csr_matrix(X), y)["log_likelihood"]["y"].values
     np.testing.assert_allclose(sparse, whole, rtol=1e-10)
 
 
 def test_sample_weight_multiplies_log_likelihood(data):
     pytest.importorskip("arviz")
     X, y = data
-    clf = BayesianLogisticRegression(**SMALL).fit(X, y)
+    clf = sk.BayesianLogisticRegression(**SMALL).fit(X, y)
     weight = np.arange(200) % 3 / 2.0
-    plain = to_arviz(clf, X, y)["log_likelihood"]["y"]
+    plain = sk.to_arviz(clf, X, y)["log_likelihood"]["y"]
     weighted = clf.to_arviz(X, y, sample_weight=weight)["log_likelihood"]["y"]
     rows = np.flatnonzero(weight)
     np.testing.assert_array_equal(weighted["row"].values, rows)
@@ -152,8 +139,8 @@ def test_sample_weight_multiplies_log_likelihood(data):
 def test_log_likelihood_is_finite_for_rows_far_off():
     pytest.importorskip("arviz")
     X, y = np.array([[-1.0], [1.0]] * 20), np.array([0, 1] * 20)
-    clf = BayesianLogisticRegression(prior_scale=10.0, **SMALL).fit(X, y)
-    far = to_arviz(clf, [[-1e4], [1e4]], [1, 0])["log_likelihood"]["y"]
+    clf = sk.BayesianLogisticRegression(prior_scale=10.0, **SMALL).fit(X, y)
+    far = sk.to_arviz(clf, [[-1e4], [1e4]], [1, 0])["log_likelihood"]["y"]
     assert np.isfinite(far.values).all() and far.values.max() < -100.0
 
 
@@ -164,11 +151,11 @@ def test_new_targets_are_those_of_the_draws(iris):
     """
     pytest.importorskip("arviz")
     clf, X, y = iris
-    few = to_arviz(clf, X, y)["posterior_predictive"]["y"]
+    few = sk.to_arviz(clf, X, y)["posterior_predictive"]["y"]
     assert few.dims == ("chain", "draw", "row") and few.shape == (2, 25, 150)
-    again = (to_arviz(clf, X, y, n_predictive=3, random_state=0) for _ in range(2))
+    again = (sk.to_arviz(clf, X, y, n_predictive=3, random_state=0) for _ in range(2))
     np.testing.assert_array_equal(*(one["posterior_predictive"]["y"] for one in again))
-    assert not hasattr(to_arviz(clf, X, y, n_predictive=0), "posterior_predictive")
+    assert not hasattr(sk.to_arviz(clf, X, y, n_predictive=0), "posterior_predictive")
     rows = np.array([70, 83, 120, 133])  # of which it is not sure
     labels = np.concatenate(
         [
@@ -192,9 +179,9 @@ def test_new_targets_of_a_regressor_for_plot_ppc(shape):
     X = np.linspace(-1.0, 1.0, 60)[:, None]
     y = np.resize(100.0 + np.random.default_rng(0).standard_normal(120), shape)
     run = {"n_chains": 2, "n_draws": 25, "burn_in": 300, "thinning": 2, "random_state": 0}
-    reg = BayesianMLPRegressor(hidden_layer_sizes=5, sampler="psgld", **run).fit(X, y)
+    reg = sk.BayesianMLPRegressor(hidden_layer_sizes=5, sampler="psgld", **run).fit(X, y)
     weight = np.arange(60) % 2
-    converted = to_arviz(reg, X, y, sample_weight=weight, random_state=0)
+    converted = sk.to_arviz(reg, X, y, sample_weight=weight, random_state=0)
     new, observed = converted["posterior_predictive"]["y"], converted["observed_data"]["y"]
     assert new.shape == (2, 25, 30, *shape[1:]) and observed.shape == new.shape[2:]
     np.testing.assert_array_equal(new["row"], np.flatnonzero(weight))
@@ -213,7 +200,7 @@ def test_weighted_draws_are_resampled(data):
     pytest.importorskip("arviz")
     X, y = data
     step_size = Polynomial(first=1.0, last=0.01)
-    clf = BayesianLogisticRegression(step_size=step_size, **(SMALL | {"n_draws": 500})).fit(X, y)
+    clf = sk.BayesianLogisticRegression(step_size=step_size, **(SMALL | {"n_draws": 500})).fit(X, y)
     posterior, converted = clf.posterior_, clf.to_arviz(X, y)
     coef = converted["posterior"]["coef"].values
     allowed = 2.0 * np.ptp(posterior["coef"], axis=(0, 1)) / 500
@@ -233,9 +220,9 @@ def test_arviz_has_targets_of_one_shape():
     pd = pytest.importorskip("pandas")
     X, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
     for kind, shape in (
-        (BayesianLogisticRegression, (10,)),
-        (BayesianGLMRegressor, (10,)),
-        (BayesianMLPRegressor, (10, 1)),  # of several targets, here one
+        (sk.BayesianLogisticRegression, (10,)),
+        (sk.BayesianGLMRegressor, (10,)),
+        (sk.BayesianMLPRegressor, (10, 1)),  # of several targets, here one
     ):
         fitted = kind(n_chains=2, n_draws=5, burn_in=5, thinning=1, random_state=0)
         table = pd.DataFrame({"y": y})
@@ -248,43 +235,43 @@ def test_arviz_has_targets_of_one_shape():
 def test_arviz_of_plain_samples():
     pytest.importorskip("arviz")
     draws = np.random.default_rng(0).standard_normal((2, 10, 3))
-    converted = PosteriorSamples({"theta": draws}).to_arviz()
+    converted = sk.PosteriorSamples({"theta": draws}).to_arviz()
     np.testing.assert_array_equal(converted["posterior"]["theta"].values, draws)
     with pytest.raises(ValueError, match="needs a fitted estimator and both X and y"):
-        to_arviz(PosteriorSamples({"theta": draws}), np.zeros((2, 3)), [0, 1])
+        sk.to_arviz(sk.PosteriorSamples({"theta": draws}), np.zeros((2, 3)), [0, 1])
 
 
 def test_arviz_looks_into_pipelines_and_searches(data):
     """The draws, and the log likelihood of the rows that the last step gets."""
     pytest.importorskip("arviz")
     X, y = data
-    pipe = make_pipeline(StandardScaler(), BayesianLogisticRegression(**SMALL))
+    pipe = make_pipeline(StandardScaler(), sk.BayesianLogisticRegression(**SMALL))
     with pytest.raises(NotFittedError):
-        to_arviz(pipe)
+        sk.to_arviz(pipe)
     grid = {"bayesianlogisticregression__prior_scale": [1.0]}
     search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
     pipe = search.best_estimator_
-    expected = to_arviz(pipe[-1], pipe[:-1].transform(X), y)
+    expected = sk.to_arviz(pipe[-1], pipe[:-1].transform(X), y)
     for estimator in (pipe, search):
-        converted = to_arviz(estimator, X, y)
+        converted = sk.to_arviz(estimator, X, y)
         for group, name in (("posterior", "coef"), ("log_likelihood", "y"), ("observed_data", "y")):
             np.testing.assert_array_equal(converted[group][name], expected[group][name])
-        assert to_arviz(estimator)["posterior"].sizes["draw"] == 60
+        assert sk.to_arviz(estimator)["posterior"].sizes["draw"] == 60
 
 
 def test_arviz_refuses(data, monkeypatch):
     pytest.importorskip("arviz")
     X, y = data
-    clf = BayesianLogisticRegression(**SMALL).fit(X, y)
+    clf = sk.BayesianLogisticRegression(**SMALL).fit(X, y)
     with pytest.raises(ValueError, match="both X and y"):
-        to_arviz(clf, X)
+        sk.to_arviz(clf, X)
     with pytest.raises(ValueError, match=r"labels \[2\] that are not in classes_=\[0, 1\]"):
-        to_arviz(clf, X, y + 1)
+        sk.to_arviz(clf, X, y + 1)
     with pytest.raises(ValueError, match="inconsistent numbers"):
-        to_arviz(clf, X, y[:-1])
+        sk.to_arviz(clf, X, y[:-1])
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(ImportError, match=r"install the extra 'skbayes-sgmcmc\[arviz\]'"):
-        to_arviz(clf)
+        sk.to_arviz(clf)
 
 
 # files --------------------------------------------------------------------------------------------
@@ -302,7 +289,7 @@ def by_cloudpickle(clf):
         {},
         {"sampler": SGHMC(friction=0.2), "integrator": "splitting", "dtype": "float32"},
         {"step_size": Polynomial(first=0.1, last=0.01), "prior": "laplace"},
-        {"step_size": 0.1, "thinning": MixingDistance(n_steps=300, distance=0.3)},
+        {"step_size": 0.1, "thinning": sk.MixingDistance(n_steps=300, distance=0.3)},
         {"warm_start": True, "sampler": MSGNHT()},
         {"warm_start": True, "sampler": PSGLD(), "prior": PRIORS["laplace"](), **SHORT},
     ],
@@ -310,7 +297,7 @@ def by_cloudpickle(clf):
 )
 def test_round_trip(data, through, parameters):
     X, y = data
-    clf = BayesianLogisticRegression(**(SMALL | parameters)).fit(X, y)
+    clf = sk.BayesianLogisticRegression(**(SMALL | parameters)).fit(X, y)
     back = through(clf)
     np.testing.assert_array_equal(back.predict_proba(X), clf.predict_proba(X))
     np.testing.assert_array_equal(back.summary()["r_hat"], clf.summary()["r_hat"])
@@ -319,19 +306,10 @@ def test_round_trip(data, through, parameters):
     np.testing.assert_array_equal(back.fit(X, y).coef_, clf.fit(X, y).coef_)
 
 
-@pytest.mark.parametrize("through", [by_pickle, by_skops])
-def test_round_trip_of_a_stream(data, through):
-    X, y = data
-    clf = BayesianLogisticRegression(**SMALL).partial_fit(X, y)
-    back = through(clf).partial_fit(X[:50], y[:50])
-    np.testing.assert_array_equal(back.coef_, clf.partial_fit(X[:50], y[:50]).coef_)
-    assert back._chain_state.memory.rows_seen == 250
-
-
 @pytest.mark.slow
 def test_a_pipeline_in_another_process(data, tmp_path):
     X, y = data
-    pipeline = make_pipeline(StandardScaler(), BayesianLogisticRegression(**SMALL)).fit(X, y)
+    pipeline = make_pipeline(StandardScaler(), sk.BayesianLogisticRegression(**SMALL)).fit(X, y)
     joblib.dump(pipeline, tmp_path / "pipeline.joblib")
     np.save(tmp_path / "x.npy", X)
     code = (
@@ -348,7 +326,7 @@ def test_a_file_is_its_draws_and_a_few_kilobytes():
     """Neither the rows (1.6 MB) nor the preconditioner (0.3 MB) nor caches are in it."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 200))
-    clf = BayesianLogisticRegression(prior_scale=1.0, **SMALL).fit(X, rng.integers(0, 2, 1000))
+    clf = sk.BayesianLogisticRegression(prior_scale=1.0, **SMALL).fit(X, rng.integers(0, 2, 1000))
     draws = sum(values.nbytes for values in clf.posterior_.draws.values())
     averages = clf.coef_.nbytes
     assert draws == 2 * 60 * 201 * 8
@@ -370,10 +348,10 @@ def test_half_precision_and_fewer_draws_make_files_small():
     sizes = []
     for others in (
         {},
-        {"storage": Storage("bfloat16")},
-        {"storage": Storage("bfloat16"), "n_draws": 7},
+        {"storage": sk.Storage("bfloat16")},
+        {"storage": sk.Storage("bfloat16"), "n_draws": 7},
     ):
-        clf = BayesianMLPClassifier(**(settings | {"n_draws": 28} | others)).fit(X, y)
+        clf = sk.BayesianMLPClassifier(**(settings | {"n_draws": 28} | others)).fit(X, y)
         sizes.append(len(pickle.dumps(clf)))
     draws = 4 * 28 * (64 * 30 + 30 + 300 + 10) * 4
     for size, expected in zip(sizes, (draws, draws / 2, draws / 8), strict=True):
@@ -384,13 +362,13 @@ def test_skops_refuses_what_it_was_not_told_of(data):
     skops = pytest.importorskip("skops.io")
     from skops.io.exceptions import UntrustedTypesFoundException
 
-    blob = skops.dumps(BayesianLogisticRegression(**SMALL).fit(*data))
+    blob = skops.dumps(sk.BayesianLogisticRegression(**SMALL).fit(*data))
     with pytest.raises(UntrustedTypesFoundException, match="PosteriorSamples"):
         skops.loads(blob, trusted=[])
-    odd = BayesianLogisticRegression(**SMALL).fit(*data)
+    odd = sk.BayesianLogisticRegression(**SMALL).fit(*data)
     odd.extra_ = subprocess.Popen
     with pytest.raises(UntrustedTypesFoundException, match="Popen"):
-        skops.load(io.BytesIO(skops.dumps(odd)), trusted=skops_trusted_types())
+        skops.load(io.BytesIO(skops.dumps(odd)), trusted=sk.skops_trusted_types())
 
 
 @pytest.mark.parametrize("through", ["estimator", "instance", "student"])
@@ -399,7 +377,7 @@ def test_skops_says_that_modules_need_pickle(data, through):
     skops, torch = pytest.importorskip("skops.io"), pytest.importorskip("torch")
     X, y = data
     module = torch.nn.Linear(X.shape[1], len(np.unique(y)))
-    clf = BayesianModuleClassifier(module, **SMALL, **SHORT)
+    clf = sk.BayesianModuleClassifier(module, **SMALL, **SHORT)
     if through != "instance":
         clf.fit(X, y)
     found = clf.distill(X, n_epochs=1) if through == "student" else clf
@@ -414,7 +392,7 @@ def test_trusted_types_are_this_packages_and_complete():
     """Every sampler, schedule and prior is in the list, and every name in it exists."""
     from pkgutil import resolve_name
 
-    names = skops_trusted_types()
+    names = sk.skops_trusted_types()
     for name in names:
         assert name.startswith("skbayes_sgmcmc.")
         found = resolve_name(name)
@@ -452,7 +430,7 @@ class Recorder:
 def recorded(**parameters):
     pytest.importorskip("sklearn.callback")
     recorder = Recorder()
-    clf = BayesianLogisticRegression(**(SMALL | parameters)).set_callbacks(recorder)
+    clf = sk.BayesianLogisticRegression(**(SMALL | parameters)).set_callbacks(recorder)
     return clf, recorder
 
 
@@ -473,7 +451,7 @@ def test_callbacks_see_blocks_of_steps(data, method):
 
 def test_callbacks_are_torn_down_after_an_error(data):
     clf, recorder = recorded(step_size=1e17)
-    with pytest.raises(SamplingError):
+    with pytest.raises(sk.SamplingError):
         clf.fit(data[0] * 1e140, data[1])
     assert recorder.events[-1] == "teardown"
     assert "_callback_fit_ctx" not in vars(clf)
@@ -501,5 +479,5 @@ def test_without_callbacks_in_scikit_learn(data):
         check=True,
         timeout=120,
     )
-    clf = BayesianLogisticRegression(**SMALL).fit(*data)
+    clf = sk.BayesianLogisticRegression(**SMALL).fit(*data)
     assert eval(run.stdout) == clf.coef_.tolist()

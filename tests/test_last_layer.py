@@ -14,14 +14,7 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    Storage,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
 from skbayes_sgmcmc.models.linear.last_layer import LogisticHead, RegressionHead
@@ -70,8 +63,8 @@ def features(module, rows=X):
 def test_several_classes_are_a_logistic_regression_of_features(prior):
     """The same draws, so the same probabilities, as of the estimator on the features: 1e-12."""
     module = network(10)
-    clf = BayesianModuleClassifier(module, prior=prior, prior_scale=0.7, **LAST, **RUN).fit(X, y)
-    theirs = BayesianLogisticRegression(prior=prior, prior_scale=0.7, **RUN)
+    clf = sk.BayesianModuleClassifier(module, prior=prior, prior_scale=0.7, **LAST, **RUN).fit(X, y)
+    theirs = sk.BayesianLogisticRegression(prior=prior, prior_scale=0.7, **RUN)
     theirs.fit(features(module), y)
     for ours, name in (("1.weight", "coef"), ("1.bias", "intercept")):
         np.testing.assert_allclose(clf.posterior_[ours], theirs.posterior_[name], atol=1e-12)
@@ -82,8 +75,8 @@ def test_several_classes_are_a_logistic_regression_of_features(prior):
 def test_two_classes_share_the_prior_of_their_difference():
     """Weights +-w/2 of a logit w with the scale sqrt(2): the prior of a difference. To 1e-12."""
     module, labels = network(2), y % 2
-    clf = BayesianModuleClassifier(module, prior_scale=0.7, **LAST, **RUN).fit(X, labels)
-    theirs = BayesianLogisticRegression(prior_scale=0.7 * 2**0.5, **RUN)
+    clf = sk.BayesianModuleClassifier(module, prior_scale=0.7, **LAST, **RUN).fit(X, labels)
+    theirs = sk.BayesianLogisticRegression(prior_scale=0.7 * 2**0.5, **RUN)
     theirs.fit(features(module), labels)
     weight = clf.posterior_["1.weight"]
     np.testing.assert_array_equal(weight[:, :, 0], -weight[:, :, 1])
@@ -113,7 +106,7 @@ def test_the_posterior_is_that_of_nuts(turned, limits):
     if turned:
         turn(limits)
     truth = np.load(Path(__file__).with_name("data") / "reference_posteriors.npz")
-    clf = BayesianModuleClassifier(
+    clf = sk.BayesianModuleClassifier(
         nn.Linear(13, 3), prior_scale=1.0, n_chains=16, n_draws=250, random_state=0, **LAST
     )
     posterior = clf.fit(*wine()).posterior_
@@ -191,7 +184,7 @@ def test_features_are_computed_once(limits):
     draws of a prediction share the features of their rows.
     """
     # 80 draws, which predictions take in blocks of 64
-    clf = BayesianModuleClassifier(network(10, Counted()), **LAST, **RUN).set_params(n_draws=40)
+    clf = sk.BayesianModuleClassifier(network(10, Counted()), **LAST, **RUN).set_params(n_draws=40)
     Counted.rows = 0
     clf.fit(X, y)
     assert len(X) <= Counted.rows < 2 * len(X)  # some 280 rows more are looked at
@@ -211,8 +204,8 @@ def test_features_may_lie_in_a_file(tmp_path, monkeypatch):
 
     original = LogisticHead.make_data
     monkeypatch.setattr(LogisticHead, "make_data", recorded)
-    clf = BayesianModuleClassifier(network(10), **LAST, **TINY).fit(X, y)
-    filed = clone(clf).set_params(storage=Storage(dir=tmp_path)).fit(X, y)
+    clf = sk.BayesianModuleClassifier(network(10), **LAST, **TINY).fit(X, y)
+    filed = clone(clf).set_params(storage=sk.Storage(dir=tmp_path)).fit(X, y)
     assert kinds == [False, True]
     np.testing.assert_array_equal(clf.predict_proba(X), filed.predict_proba(X))
 
@@ -221,7 +214,7 @@ def test_features_may_lie_in_a_file(tmp_path, monkeypatch):
 def test_predictions_and_exports_put_the_module_together(n_classes):
     """Probabilities of a draw are those of the whole module with its weights, in float32: 1e-6."""
     module, labels = network(n_classes), y % n_classes
-    clf = BayesianModuleClassifier(module, standardize=True, **LAST, **RUN).fit(X, labels)
+    clf = sk.BayesianModuleClassifier(module, standardize=True, **LAST, **RUN).fit(X, labels)
     names = ("1.weight", "1.bias")
     state = {name: torch.tensor(clf.posterior_[name][1, 3]) for name in names}
     module.load_state_dict(state, strict=False)
@@ -230,7 +223,7 @@ def test_predictions_and_exports_put_the_module_together(n_classes):
     with torch.no_grad():
         expected = module(torch.from_numpy(rows).float()).softmax(1)
     np.testing.assert_allclose(clf.predict_proba_samples(X)[20 + 3], expected, atol=1e-5)
-    exported = to_torch(clf)(torch.from_numpy(X).float())
+    exported = sk.to_torch(clf)(torch.from_numpy(X).float())
     np.testing.assert_allclose(exported, clf.predict_proba(X), atol=1e-5)
 
 
@@ -268,7 +261,7 @@ def test_only_what_a_head_returns_unchanged_is_split(make, is_split):
     names = tuple(name for name, _ in module.named_parameters() if "body" not in name)
     few = Rows(torch.from_numpy(X[:2]).float())
     assert (split(module, names, few) is not None) == is_split
-    clf = BayesianModuleClassifier(module, step_size=1e-3, **LAST, **TINY).fit(X, y)
+    clf = sk.BayesianModuleClassifier(module, step_size=1e-3, **LAST, **TINY).fit(X, y)
     assert (clf._head is not None) == is_split
     assert list(clf.posterior_.draws) == list(names)
 
@@ -289,7 +282,7 @@ def test_only_what_a_head_returns_unchanged_is_split(make, is_split):
 def test_other_priors_sample_the_layer_as_a_network_of_features(changes, linear):
     """Fitted to cached features all the same, and predicting as the module with its draws."""
     module = network(10, Counted())
-    clf = BayesianModuleClassifier(module, step_size=1e-3, **LAST, **TINY)
+    clf = sk.BayesianModuleClassifier(module, step_size=1e-3, **LAST, **TINY)
     clf.set_params(burn_in=300, **changes)
     Counted.rows = 0
     clf.fit(X, y)
@@ -323,7 +316,7 @@ def test_a_linear_head_has_the_gradient_of_its_density(bias):
 
 def test_streams_keep_their_coordinates(limits):
     turn(limits)
-    clf = BayesianModuleClassifier(network(10), **LAST, n_chains=2, n_draws=20, random_state=0)
+    clf = sk.BayesianModuleClassifier(network(10), **LAST, n_chains=2, n_draws=20, random_state=0)
     clf.partial_fit(X[:150], y[:150], classes=np.arange(10))
     axes = clf._coordinates
     assert axes is not None and axes.axes is not None
@@ -334,7 +327,7 @@ def test_streams_keep_their_coordinates(limits):
 
 
 def test_augmented_rows_have_no_features_to_keep():
-    clf = BayesianModuleClassifier(network(10), augment=lambda x, rng: x, **LAST, **TINY)
+    clf = sk.BayesianModuleClassifier(network(10), augment=lambda x, rng: x, **LAST, **TINY)
     clf.set_params(step_size=1e-3).fit(X, y)
     assert clf._head is None and list(clf.posterior_.draws) == ["1.weight", "1.bias"]
 
@@ -349,9 +342,9 @@ def test_a_regression_is_the_generalised_linear_model_of_features():
     with torch.no_grad():
         rows = module[0](torch.from_numpy(X).float()).numpy()
     Counted.rows = 0
-    reg = BayesianModuleRegressor(module, prior_scale=0.7, **LAST, **RUN).fit(X, target)
+    reg = sk.BayesianModuleRegressor(module, prior_scale=0.7, **LAST, **RUN).fit(X, target)
     assert Counted.rows < 2 * len(X)
-    theirs = BayesianGLMRegressor(prior_scale=0.7, **RUN).fit(rows, target)
+    theirs = sk.BayesianGLMRegressor(prior_scale=0.7, **RUN).fit(rows, target)
     weight = target.std() * reg.posterior_["1.weight"][:, :, 0]
     np.testing.assert_allclose(weight, theirs.posterior_["coef"], atol=1e-10)
     np.testing.assert_allclose(reg.posterior_["log_noise"], theirs.posterior_["log_noise"])
@@ -375,7 +368,7 @@ def test_several_targets_have_their_conjugate_posterior(turned, limits):
     rows = (rng.standard_normal((150, 8)) @ rng.standard_normal((8, 8)) + 1.0).astype(np.float32)
     target = rows @ rng.standard_normal((8, 3)) * [1.0, 10.0, 0.1] + [0.0, 50.0, 3.0]
     target = target + target.std(0) * rng.standard_normal((150, 3))
-    reg = BayesianModuleRegressor(
+    reg = sk.BayesianModuleRegressor(
         nn.Linear(8, 3), prior_scale=0.5, noise=1.5, n_draws=1000, random_state=0, **LAST
     ).fit(rows, target)
     assert (reg._coordinates is not None) == turned
@@ -415,14 +408,14 @@ def test_other_likelihoods(changes, n_outputs, linear):
     n = n_outputs if linear else n_outputs // 2
     target = np.round(3.0 * X[:, 20 : 20 + n])
     target = target if n > 1 else target[:, 0]
-    reg = BayesianModuleRegressor(module, **LAST, **TINY).set_params(n_draws=10, **changes)
+    reg = sk.BayesianModuleRegressor(module, **LAST, **TINY).set_params(n_draws=10, **changes)
     if not linear:
         reg.set_params(step_size=1e-3)
     reg.fit(X, target)
     assert reg._is_linear(reg._likelihood()) == linear
     assert reg.posterior_["1.weight"].shape == (2, 10, n_outputs, 6)
     assert reg.predict(X).shape == target.shape
-    exported = to_torch(reg)(torch.from_numpy(X).float())[0]
+    exported = sk.to_torch(reg)(torch.from_numpy(X).float())[0]
     np.testing.assert_allclose(exported, reg.predict(X), atol=1e-4)
 
 
@@ -436,7 +429,7 @@ def test_units_of_features_do_not_matter_to_learned_scales(n_classes, given):
     labels = y % n_classes
     found = []
     for unit in (1.0, 1000.0):
-        clf = BayesianModuleClassifier(nn.Linear(16, n_classes), **LAST, **RUN)
+        clf = sk.BayesianModuleClassifier(nn.Linear(16, n_classes), **LAST, **RUN)
         clf.set_params(prior_scale=given).fit(unit * X[:, 20:36], labels)
         scale = clf.posterior_["scale"] if given == "learned" else unit * clf.prior_scale_
         found.append((unit * clf.posterior_["weight"], scale))
@@ -449,16 +442,16 @@ def test_units_of_features_do_not_matter_to_learned_scales(n_classes, given):
 def test_learned_scales_are_those_of_the_linear_estimator():
     """Features with a common sd: the draws of the logistic regression, as its units are theirs."""
     rows = StandardScaler().fit_transform(X[:, [20, 21, 26, 27, 28, 36, 42]])
-    clf = BayesianModuleClassifier(nn.Linear(7, 10), prior_scale="learned", **LAST, **RUN)
+    clf = sk.BayesianModuleClassifier(nn.Linear(7, 10), prior_scale="learned", **LAST, **RUN)
     clf.fit(rows.astype(np.float32), y)
-    theirs = BayesianLogisticRegression(prior_scale="learned", **RUN)
+    theirs = sk.BayesianLogisticRegression(prior_scale="learned", **RUN)
     theirs.fit(rows.astype(np.float32), y)
     np.testing.assert_allclose(clf.posterior_["weight"], theirs.posterior_["coef"], atol=1e-4)
     np.testing.assert_allclose(clf.posterior_["scale"], theirs.posterior_["scale"], rtol=1e-4)
 
 
 def test_one_layer_has_one_scale():
-    clf = BayesianModuleClassifier(network(10), **LAST, **TINY | {"prior_scale": [1.0, 2.0]})
+    clf = sk.BayesianModuleClassifier(network(10), **LAST, **TINY | {"prior_scale": [1.0, 2.0]})
     with pytest.raises(ValueError, match="the network has 1 layer; give one number"):
         clf.fit(X, y)
 

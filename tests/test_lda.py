@@ -302,20 +302,10 @@ NATURAL = {"parametrization": "expanded_natural"}
 CASES = {
     "msgnht": NATURAL | {"step_size": 0.4, "integrator": "splitting"},
     "sgld": NATURAL
-    | {
-        "sampler": "sgld",
-        "step_size": 0.2,
-        "compiled": False,
-        "integrator": "leimkuhler_matthews",
-    },
+    | {"sampler": "sgld", "step_size": 0.2, "compiled": False, "integrator": "leimkuhler_matthews"},
     "sgrld": {},
     "minibatches": NATURAL
-    | {
-        "step_size": 0.02,
-        "integrator": "splitting",
-        "batch_size": 6,
-        "compiled": True,
-    },
+    | {"step_size": 0.02, "integrator": "splitting", "batch_size": 6, "compiled": True},
     "blocked gibbs": {"algorithm": "gibbs", "compiled": False, "thinning": 8},
     "repeated words": {},
     "gibbs of repeated words": {"algorithm": "gibbs", "thinning": 8},
@@ -325,8 +315,7 @@ CASES = {
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES],
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
 )
 def test_posterior_agrees_with_collapsed_gibbs(reference, name, limits):
     """Means of phi and phi^2 on a tiny corpus: within MCSE of long collapsed Gibbs.

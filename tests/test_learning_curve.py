@@ -11,22 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from _inside import Interrupt
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    MixingDistance,
-    PosteriorSamples,
-    Storage,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, _callback
 from skbayes_sgmcmc.samplers import PSGLD
 from skbayes_sgmcmc.schedules import Polynomial
@@ -51,18 +42,18 @@ def line_module():
 
 
 ESTIMATORS = {
-    "logistic": lambda **p: BayesianLogisticRegression(step_size=0.01, **(SHORT | p)),
-    "mlp": lambda **p: BayesianMLPClassifier(
+    "logistic": lambda **p: sk.BayesianLogisticRegression(step_size=0.01, **(SHORT | p)),
+    "mlp": lambda **p: sk.BayesianMLPClassifier(
         hidden_layer_sizes=5, init="random", calibrate=False, **(SHORT | p)
     ),
-    "cnn": lambda **p: BayesianCNNClassifier(
+    "cnn": lambda **p: sk.BayesianCNNClassifier(
         conv_channels=2, hidden_layer_sizes=(), calibrate=False, **(SHORT | p)
     ),
-    "batch norm": lambda **p: BayesianModuleClassifier(norm_module, **(SHORT | p)),
-    "mlp regressor": lambda **p: BayesianMLPRegressor(
+    "batch norm": lambda **p: sk.BayesianModuleClassifier(norm_module, **(SHORT | p)),
+    "mlp regressor": lambda **p: sk.BayesianMLPRegressor(
         hidden_layer_sizes=5, init="random", **(SHORT | p)
     ),
-    "module regressor": lambda **p: BayesianModuleRegressor(line_module, **(SHORT | p)),
+    "module regressor": lambda **p: sk.BayesianModuleRegressor(line_module, **(SHORT | p)),
 }
 EVERY = pytest.mark.parametrize("name", ESTIMATORS)
 
@@ -108,23 +99,22 @@ def test_curves_are_those_after_the_fit(name):
     estimator = fitted(name, curve)
     assert_curves_are_those_of(estimator, curve)
     without = ESTIMATORS[name]().fit(X, y)
-    for block, values in without.posterior_.draws.items():
-        np.testing.assert_array_equal(estimator.posterior_[block], values)
+    assert_same_draws(without, estimator)
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"storage": Storage("bfloat16"), "n_chains": 1},
-        {"storage": Storage(dir=True)},
+        {"storage": sk.Storage("bfloat16"), "n_chains": 1},
+        {"storage": sk.Storage(dir=True)},
         {"step_size": Polynomial(first=0.1, last=0.001), "sampler": "sgld"},
-        {"step_size": 0.01, "thinning": MixingDistance(n_steps=400, distance=0.05)},
+        {"step_size": 0.01, "thinning": sk.MixingDistance(n_steps=400, distance=0.05)},
     ],
     ids=["bfloat16", "on disk", "weighted", "mixing distance"],
 )
 def test_curves_of_any_kind_of_draws(parameters, tmp_path):
     if getattr(parameters.get("storage"), "dir", None):
-        parameters = {"storage": Storage(dir=tmp_path)}
+        parameters = {"storage": sk.Storage(dir=tmp_path)}
     curve = LearningCurve(X_test, y_test)
     clf = fitted("batch norm", curve, **parameters)
     assert len(curve.log) > 1
@@ -286,7 +276,7 @@ def test_display_of_a_callback():
     assert texts == ["BayesianMLPClassifier", "single chains", "single draws"]
     # a draw alone: the estimator with that draw
     alone = copy.copy(clf)
-    alone.posterior_ = PosteriorSamples(
+    alone.posterior_ = sk.PosteriorSamples(
         {name: values[1:, 7:8] for name, values in clf.posterior_.draws.items()}
     )
     assert display.draw_values["accuracy"][1, 7] == pytest.approx(alone.score(X_test, y_test))

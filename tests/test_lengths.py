@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from _cases import cases
 from _inside import inside
-from _mlp import assert_same
+from _posteriors import assert_same_draws
 from sklearn.base import clone
 from test_parameters import ESTIMATORS, parameters, unfitted
 
@@ -123,7 +123,7 @@ def test_a_budget_that_is_large_enough_changes_nothing():
         ),
         lambda **given: BayesianMLPRegressor(**short, random_state=0, **given).fit(X, TARGET),
     ):
-        assert_same(fit(), fit(max_steps=10_000))
+        assert_same_draws(fit(), fit(max_steps=10_000))
 
 
 @cases(

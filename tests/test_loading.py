@@ -15,16 +15,7 @@ import skops.io
 import torch
 from sklearn.base import clone
 
-from skbayes_sgmcmc import (
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    BayesianOrdinalClassifier,
-    DeepPoissonFactorAnalysis,
-    DistilledClassifier,
-    SparseBayesianClassifier,
-    Storage,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._draws.storage import PROBE
 from skbayes_sgmcmc.inspection import fgsm
 
@@ -38,11 +29,11 @@ X = RNG.standard_normal((20, 4))
 LABELS = np.arange(20) % 2
 
 MODELS = {
-    "logistic": (BayesianLogisticRegression(**RUN), X, LABELS),
-    "regressor": (BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
-    "sparse": (SparseBayesianClassifier(**RUN), X, LABELS),
-    "topics": (DeepPoissonFactorAnalysis((2, 2), **RUN), RNG.poisson(2.0, (20, 4)), None),
-    "on_disk": (BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
+    "logistic": (sk.BayesianLogisticRegression(**RUN), X, LABELS),
+    "regressor": (sk.BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
+    "sparse": (sk.SparseBayesianClassifier(**RUN), X, LABELS),
+    "topics": (sk.DeepPoissonFactorAnalysis((2, 2), **RUN), RNG.poisson(2.0, (20, 4)), None),
+    "on_disk": (sk.BayesianMLPRegressor(hidden_layer_sizes=3, **RUN), X, X[:, 0]),
 }
 
 #: prints what each code after it does to the file system, the network and processes; what imports
@@ -127,7 +118,7 @@ def watched(tmp_path_factory):
     draws.mkdir()
     for name, (model, rows, targets) in MODELS.items():
         if name == "on_disk":
-            model.set_params(storage=Storage(dir=str(draws)))
+            model.set_params(storage=sk.Storage(dir=str(draws)))
         model.fit(rows, targets)
         for how, dump in DUMP.items():
             dump(model, folder / f"{name}.{how}")
@@ -181,12 +172,12 @@ def torch_warns_always():
 @pytest.mark.parametrize("kind", ["ordinal", "logistic", "student", "regressor"])
 def test_draws_in_a_memory_map_predict_without_a_warning(tmp_path, torch_warns_always, kind):
     """They are read-only, of which torch would warn where it takes them for tensors."""
-    linear = BayesianLogisticRegression(**RUN)
-    ordinal = BayesianOrdinalClassifier(**RUN)
+    linear = sk.BayesianLogisticRegression(**RUN)
+    ordinal = sk.BayesianOrdinalClassifier(**RUN)
     fitted = {
         "ordinal": lambda: ordinal.fit(X, LABELS),
         "logistic": lambda: linear.fit(X, LABELS),
-        "student": lambda: DistilledClassifier(linear, n_epochs=1).fit(X, LABELS),
+        "student": lambda: sk.DistilledClassifier(linear, n_epochs=1).fit(X, LABELS),
         "regressor": lambda: clone(MODELS["regressor"][0]).fit(X, X[:, 0]),
     }[kind]()
     joblib.dump(fitted, tmp_path / "file")
@@ -194,6 +185,6 @@ def test_draws_in_a_memory_map_predict_without_a_warning(tmp_path, torch_warns_a
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
-        to_torch(loaded)
+        sk.to_torch(loaded)
         if kind in ("ordinal", "logistic"):
             fgsm(loaded, X, LABELS, eps=0.1, clip=None)  # along gradients of all draws

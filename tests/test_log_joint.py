@@ -10,14 +10,7 @@ from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    BayesianOrdinalClassifier,
-)
+import skbayes_sgmcmc as sk
 
 X, y = load_wine(return_X_y=True)
 X = StandardScaler().fit_transform(X)
@@ -32,7 +25,7 @@ def module():
 def test_it_is_the_density_of_the_module_and_its_prior():
     """Written out with torch.distributions, to rounding in float64 (1e-9)."""
     net = module()
-    clf = BayesianModuleClassifier(net, prior_scale=0.7)
+    clf = sk.BayesianModuleClassifier(net, prior_scale=0.7)
     log_joint = clf.log_joint(X, y, weight)
     assert not hasattr(clf, "posterior_") and not hasattr(clf, "classes_")
     theta = log_joint.start(random_state=0)
@@ -53,14 +46,14 @@ def test_it_is_the_density_of_the_module_and_its_prior():
 
 
 ESTIMATORS = [
-    (BayesianModuleClassifier(module()), y),
-    (BayesianModuleClassifier(module(), sample_parameters="last_layer"), y),
-    (BayesianModuleClassifier(module(), prior_scale="learned", sample_parameters="2"), y),
-    (BayesianModuleRegressor(nn.Linear(13, 2), sample_parameters="last_layer"), X[:, :2]),
-    (BayesianMLPRegressor(hidden_layer_sizes=4, dtype="float64"), X[:, 0]),
-    (BayesianLogisticRegression(prior_scale="learned"), y),
-    (BayesianOrdinalClassifier(), y),
-    (BayesianGLMRegressor(likelihood="student_t"), X[:, 0] + X[:, 1]),
+    (sk.BayesianModuleClassifier(module()), y),
+    (sk.BayesianModuleClassifier(module(), sample_parameters="last_layer"), y),
+    (sk.BayesianModuleClassifier(module(), prior_scale="learned", sample_parameters="2"), y),
+    (sk.BayesianModuleRegressor(nn.Linear(13, 2), sample_parameters="last_layer"), X[:, :2]),
+    (sk.BayesianMLPRegressor(hidden_layer_sizes=4, dtype="float64"), X[:, 0]),
+    (sk.BayesianLogisticRegression(prior_scale="learned"), y),
+    (sk.BayesianOrdinalClassifier(), y),
+    (sk.BayesianGLMRegressor(likelihood="student_t"), X[:, 0] + X[:, 1]),
 ]
 
 
@@ -93,7 +86,7 @@ def test_a_loop_of_one_s_own_finds_the_maximum():
     """
     from sklearn.linear_model import LogisticRegression
 
-    log_joint = BayesianLogisticRegression(prior_scale=1.0, dtype="float64").log_joint(X, y)
+    log_joint = sk.BayesianLogisticRegression(prior_scale=1.0, dtype="float64").log_joint(X, y)
     theta = log_joint.start(0).requires_grad_()
     optimiser = torch.optim.LBFGS([theta], max_iter=200, line_search_fn="strong_wolfe")
 
@@ -119,19 +112,19 @@ def test_a_loop_of_one_s_own_finds_the_maximum():
     ],
 )
 def test_bad_input(theta, rows, message):
-    log_joint = BayesianModuleClassifier(nn.Linear(13, 3), prior_center="module").log_joint(X, y)
+    log_joint = sk.BayesianModuleClassifier(nn.Linear(13, 3), prior_center="module").log_joint(X, y)
     with pytest.raises(ValueError, match=message):
         log_joint(theta, rows)
 
 
 def test_latent_variables_have_no_density_of_theta_alone():
     for changes in ({"prior": "spike_slab"}, {"prune": 0.5}):
-        clf = BayesianModuleClassifier(module(), **changes)
+        clf = sk.BayesianModuleClassifier(module(), **changes)
         with pytest.raises(ValueError, match="log_joint is not allowed for"):
             clf.log_joint(X, y)
 
 
-@cases("estimator", [BayesianGLMRegressor(), BayesianMLPRegressor(hidden_layer_sizes=3)])
+@cases("estimator", [sk.BayesianGLMRegressor(), sk.BayesianMLPRegressor(hidden_layer_sizes=3)])
 def test_a_position_has_parameters_that_are_single_numbers(estimator):
     """The intercept of one position was an error. Scales of networks, which are integrated out,
     were there with nan; those of linear models were not there.

@@ -15,16 +15,35 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import scipy.special
+import sklearn
 from _cases import cases
-from _logistic import ROUNDING, assert_same_draws, small
+from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skbayes_sgmcmc import BayesianLogisticRegression
+from skbayes_sgmcmc import BayesianLogisticRegression, BayesianMLPClassifier, MixingDistance
 from skbayes_sgmcmc.diagnostics import Summary, mcse, r_hat
-from skbayes_sgmcmc.schedules import Polynomial
+from skbayes_sgmcmc.samplers import SGHMC, TABLE
+from skbayes_sgmcmc.schedules import BlockDecay, Cyclical, Exponential, MultiStep, Polynomial
 
 #: budgets too small to mix, on purpose, where mixing is not what is looked at
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+
+#: where a few thousand steps add up rounding errors of 1e-16
+ROUNDING = 1e-8
+SMALL = {"n_draws": 50, "n_chains": 2, "random_state": 0}
+
+
+def small(**parameters):
+    return BayesianLogisticRegression(**(SMALL | parameters))
+
+
+def assert_same_draws(a, b, atol=ROUNDING):
+    for name in ("coef", "intercept"):
+        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0, atol=atol)
 
 
 @pytest.fixture(scope="module")
@@ -81,29 +100,7 @@ def test_fit_intercept_false(binary, iris):
         np.testing.assert_allclose(at_zero, 1.0 / len(clf.classes_), rtol=1e-12)
 
 
-def test_labels_of_any_kind(binary):
-    X, y = binary
-    clf = small().fit(X, np.where(y == 1, "yes", "no"))
-    assert set(clf.predict(X)) <= {"no", "yes"}
-    np.testing.assert_array_equal(clf.predict(X) == "yes", small().fit(X, y).predict(X) == 1)
-
-
 # equivalences -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("parameters", [{}, {"step_size": 0.1, "batch_size": 20}])
-@pytest.mark.parametrize("classes", [2, 3])
-def test_sparse_equals_dense(parameters, classes):
-    """Rounding alone: the sums over a row's entries are taken in another order."""
-    X, y = make_classification(
-        300, 8, n_informative=5, n_classes=classes, n_clusters_per_class=1, random_state=1
-    )
-    X[np.random.default_rng(0).random(X.shape) < 0.6] = 0.0
-    dense, sparse = small(**parameters).fit(X, y), small(**parameters).fit(sp.csr_matrix(X), y)
-    assert_same_draws(dense, sparse)
-    np.testing.assert_allclose(
-        dense.predict_proba(X), sparse.predict_proba(sp.csr_array(X)), rtol=0, atol=ROUNDING
-    )
 
 
 @pytest.mark.parametrize("given", ["balanced", {0: 3.0, 1: 0.5}])
@@ -141,22 +138,6 @@ def test_balanced_classes_have_equal_sums_of_weights(binary):
     both = small(class_weight="balanced").fit(X, y, sample_weight=weight)
     expected = weight * (weight.sum() / (2.0 * total))[y]
     assert_same_draws(both, small().fit(X, y, sample_weight=expected))
-
-
-def test_weight_two_is_a_row_twice(binary):
-    """The likelihood exponent, with all rows at every step: the gradients are equal."""
-    X, y = binary
-    weight = 1.0 + (np.arange(len(y)) % 2)
-    twice = np.repeat(np.arange(len(y)), weight.astype(int))
-    assert_same_draws(small().fit(X, y, sample_weight=weight), small().fit(X[twice], y[twice]))
-
-
-def test_rows_of_weight_zero_are_no_rows(binary):
-    X, y = binary
-    weight = (np.arange(len(y)) % 3 > 0).astype(float)
-    assert_same_draws(
-        small().fit(X, y, sample_weight=weight), small().fit(X[weight > 0], y[weight > 0])
-    )
 
 
 # prior --------------------------------------------------------------------------------------------
@@ -307,41 +288,20 @@ def test_summary_names_classes(fitted):
 # random streams, processes, precision -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"])
-def test_jobs_do_not_matter(binary, backend):
-    """In other processes and in threads; 20 rows of 400 at a step, so that minibatches count."""
+@pytest.mark.slow  # test_every_estimator.py has jobs without processes
+def test_jobs_in_other_processes_have_the_same_draws(binary):
+    """20 rows of 400 at a step, so that minibatches count."""
     explicit = {"step_size": 0.1, "batch_size": 20, "integrator": "leimkuhler_matthews"}
     for parameters in ({}, explicit):
-        with joblib.parallel_config(backend):
-            one, two = (small(n_jobs=n, n_chains=3, **parameters).fit(*binary) for n in (None, 2))
+        one, two = (small(n_jobs=n, n_chains=3, **parameters).fit(*binary) for n in (None, 2))
         assert_same_draws(one, two)
 
 
-def test_a_chain_does_not_depend_on_how_many_run_beside_it(binary):
-    few, many = (small(n_chains=n, step_size=0.1, batch_size=20).fit(*binary) for n in (2, 5))
-    np.testing.assert_allclose(
-        few.posterior_["coef"], many.posterior_["coef"][:2], rtol=0, atol=ROUNDING
-    )
-
-
 def test_random_state(binary):
-    first, again, other = (small(random_state=s).fit(*binary).posterior_["coef"] for s in (5, 5, 6))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-    unseeded = [small(random_state=None).fit(*binary).posterior_["coef"] for _ in range(2)]
-    assert (unseeded[0] != unseeded[1]).any()
-    # a RandomState goes on from fit to fit, as in scikit-learn's own estimators
-    state = np.random.RandomState(0)
-    moving = [small(random_state=state).fit(*binary).posterior_["coef"] for _ in range(2)]
-    assert (moving[0] != moving[1]).any()
-    clf = small()
-    repeated = [clf.fit(*binary).posterior_["coef"] for _ in range(2)]
-    np.testing.assert_array_equal(*repeated)
-
-
-def test_chains_differ(binary):
-    coef = small().fit(*binary).posterior_["coef"]
-    assert (coef[0] != coef[1]).all()
+    """Without one, and with a generator, which goes on, draws are others in each fit."""
+    for state in (None, np.random.RandomState(0)):
+        one, other = (small(random_state=state).fit(*binary) for _ in range(2))
+        assert (one.posterior_["coef"] != other.posterior_["coef"]).any()
 
 
 def test_float32(binary):
@@ -377,3 +337,194 @@ def test_columns_that_share_an_intercept_mix_without_their_full_curvature(limits
     clf = BayesianLogisticRegression(prior_scale=20.0, n_draws=250, random_state=0)
     clf.fit(sp.hstack(columns).tocsr(), rng.random(n) < 0.5)
     assert r_hat(clf.posterior_, "intercept").max() <= 1.03
+
+
+# parameters, searches, routing --------------------------------------------------------------------
+
+
+def test_search_over_step_size_and_a_parameter_of_the_sampler(binary):
+    pipeline = make_pipeline(StandardScaler(), small(sampler=SGHMC(), n_draws=20, burn_in=50))
+    grid = {
+        "bayesianlogisticregression__step_size": [1e-3, 1.0],
+        "bayesianlogisticregression__sampler__friction": [0.1, 0.5],
+    }
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss").fit(*binary)
+    best = search.best_estimator_[-1]
+    # at 1e-3, 70 steps from near zero move nothing
+    assert best.step_size == 1.0
+    assert best.sampler.friction == search.best_params_[list(grid)[1]]
+    assert search.predict_proba(binary[0]).shape == (400, 2)
+
+
+def test_grids_made_of_arrays(binary):
+    """Their values are np.str_, np.bool_ and np.int64, which are as good as Python's."""
+    grid = {
+        "sampler": np.array(["sgld", "sghmc"]),
+        "fit_intercept": np.array([True]),
+        "n_draws": np.array([20]),
+    }
+    search = GridSearchCV(small(), grid, cv=2, error_score="raise").fit(*binary)
+    assert search.best_params_["sampler"] in ("sgld", "sghmc")
+
+
+def test_sample_weight_is_routed(binary):
+    X, y = binary
+    weight = np.where(np.arange(len(y)) % 2, 1.0, 3.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler(), small().set_fit_request(sample_weight=True))
+        pipeline[0].set_fit_request(sample_weight=False)
+        routed = pipeline.fit(X, y, sample_weight=weight)[-1]
+    direct = small().fit(StandardScaler().fit_transform(X), y, sample_weight=weight)
+    assert_same_draws(routed, direct)
+
+
+def test_clone_and_representations(fitted):
+    with_parts = BayesianLogisticRegression(
+        sampler=SGHMC(friction=0.3), step_size=Polynomial(first=0.1, last=0.01)
+    )
+    copy = clone(with_parts)
+    assert copy.sampler is not with_parts.sampler and copy.sampler.friction == 0.3
+    assert copy.get_params()["step_size__first"] == 0.1
+    assert "SGHMC(friction=0.3)" in repr(with_parts)
+    assert "BayesianLogisticRegression" in fitted._repr_html_()
+    assert not hasattr(clone(fitted), "posterior_")
+
+
+@pytest.mark.parametrize("step_size", ["auto", 0.1])
+@pytest.mark.parametrize(
+    ("sampler", "integrator"),
+    [
+        (name, cell)
+        for name, (_, cells) in TABLE.items()
+        for cell in cells
+        if name not in ("rsgld", "gibbs")
+    ],
+)
+def test_every_cell_of_the_table(sampler, integrator, step_size):
+    """Each fits, and agrees on the labels with a point estimate under the same prior.
+
+    The labels differ only where the probability is near 1/2: in a few of a hundred rows. The given
+    step reaches the posterior along its flattest direction in some hundred steps. No feature is a
+    sum of others, for which pSGLD's preconditioner would be refused on some data.
+    """
+    X, y = make_classification(400, 6, n_informative=4, n_redundant=0, random_state=0)
+    X = StandardScaler().fit_transform(X)
+    burn_in = "auto" if step_size == "auto" else 500
+    clf = small(sampler=sampler, integrator=integrator, step_size=step_size, burn_in=burn_in)
+    agree = np.mean(clf.fit(X, y).predict(X) == LogisticRegression().fit(X, y).predict(X))
+    assert agree > 0.93
+    if sampler == "mala":
+        assert (clf.posterior_.statistics["acceptance_rate"] > 0.3).all()
+
+
+def test_weights_of_zero_are_refused_by_name_with_balanced_classes():
+    clf = small(class_weight="balanced")
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        clf.fit(np.eye(4), [0, 1, 0, 1], sample_weight=np.zeros(4))
+    clf.fit(np.eye(4), [0, 1, 0, 1])  # averages were divided by zero
+    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
+        clf.score(np.eye(4), [0, 1, 0, 1], sample_weight=np.zeros(4))
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_classes_without_weight_can_not_be_balanced():
+    """No factor makes their sum that of the others. A dict, or leaving the rows out, is allowed."""
+    X, y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 3
+    weight, some = (y < 2) * 1.0, y < 2
+    clf = small(class_weight="balanced")
+    refused = r"class_weight='balanced' is not allowed here: class 2 has no row of positive weight"
+    with pytest.raises(ValueError, match=refused):
+        clf.fit(X, y, sample_weight=weight)
+    assert clf.fit(X[some], y[some]).classes_.tolist() == [0, 1]
+    clf.set_params(class_weight={0: 1.0, 1: 2.0, 2: 1.0}).fit(X, y, sample_weight=weight)
+    assert clf.classes_.tolist() == [0, 1, 2]
+
+
+def test_streams_can_not_be_balanced():
+    """Each part would have weights of its own, as in no fit of all rows; scikit-learn refuses it.
+
+    Of eight parts, of which four had a tenth of class 1 and four a half, coefficients were off by
+    eight posterior sds.
+    """
+    X, y = np.random.default_rng(0).standard_normal((30, 2)), np.arange(30) % 2
+    for clf in (small(class_weight="balanced"), BayesianMLPClassifier(class_weight="balanced")):
+        with pytest.raises(ValueError, match=r"class_weight='balanced' is not allowed in partial_"):
+            clf.partial_fit(X, y)
+    small(class_weight={0: 1.0, 1: 2.0}).partial_fit(X, y)
+
+
+def test_rsgld_needs_a_metric(binary):
+    with pytest.raises(ValueError, match=r"RSGLD is not allowed: .*LogisticModel has no metric"):
+        small(sampler="rsgld").fit(*binary)
+
+
+@pytest.mark.statistical
+def test_temperature(binary):
+    """Var is proportional to T near a Gaussian: a quarter of T halves the sd.
+
+    The prior's part of the curvature and the skewness of the posterior are small here (400 rows).
+    The bound is four Monte Carlo errors of a ratio of sds, sqrt(2) / sqrt(2 ESS) with ESS > 800.
+    """
+    warm, cold = (
+        BayesianLogisticRegression(temperature=t, n_chains=2, random_state=0).fit(*binary)
+        for t in (1.0, 0.25)
+    )
+    ratio = cold.posterior_.std("coef") / warm.posterior_.std("coef")
+    np.testing.assert_allclose(ratio, 0.5, atol=0.5 * 4 / np.sqrt(800))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Polynomial(first=0.3, last=0.03),
+        Polynomial(a=1.0, b=10.0, gamma=0.55),
+        Exponential(0.3, last=0.03),
+        BlockDecay(0.3, every=40),
+        MultiStep(0.3, milestones=(60, 90)),
+        Cyclical(0.3, n_cycles=2),
+    ],
+    ids=lambda schedule: type(schedule).__name__,
+)
+def test_schedules_as_step_size(binary, schedule):
+    X, y = binary
+    X = StandardScaler().fit_transform(X)
+    clf = small(step_size=schedule).fit(X, y)
+    posterior = clf.posterior_
+    assert (posterior.weights is not None) == schedule.weights_draws
+    if schedule.weights_draws:
+        assert posterior.weights.shape == (posterior.n_draws,)
+        weighted = np.average(posterior["coef"].mean(0), axis=0, weights=posterior.weights)
+        np.testing.assert_allclose(clf.coef_, weighted, rtol=1e-12)
+    # 150 steps don't reach the posterior along its flattest direction
+    assert np.mean(clf.predict(X) == LogisticRegression().fit(X, y).predict(X)) > 0.85
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("distance", [None, 0.5])
+def test_mixing_distance(binary, distance):
+    """With D0 given, draws come each time the steps add up to more than it."""
+    thinning = MixingDistance(n_steps=400, distance=distance, noise_ratio=1.0)
+    X = StandardScaler().fit_transform(binary[0])
+    clf = small(step_size=Polynomial(first=0.2, last=0.02), burn_in=0, thinning=thinning)
+    posterior = clf.set_params(n_draws=1000).fit(X, binary[1]).posterior_
+    assert posterior.weights is None
+    assert 10 < posterior.n_draws < 400
+    if distance is not None:
+        etas = Polynomial(first=0.2, last=0.02).values(np.arange(400), 400)
+        kept, travelled = 0, 0.0
+        for eta in etas:
+            travelled += eta
+            if travelled > distance:
+                kept, travelled = kept + 1, 0.0
+        assert posterior.n_draws == kept
+
+
+def test_mixing_distance_in_two_jobs(binary):
+    """Each group finds its own D0, so they may keep unequal numbers of draws: the fewer counts."""
+    thinning = MixingDistance(n_steps=300, noise_ratio=1.0)
+    clf = small(step_size=Polynomial(first=0.5, last=0.02), burn_in=0, thinning=thinning, n_jobs=2)
+    X = StandardScaler().fit_transform(binary[0])
+    with joblib.parallel_config("threading"):
+        posterior = clf.set_params(n_draws=1000).fit(X, binary[1]).posterior_
+    assert posterior.n_chains == 2 and posterior.n_draws > 10
+    assert np.isfinite(posterior["coef"]).all()

@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _posteriors import assert_same_draws
 from scipy.integrate import solve_ivp
 from sklearn.datasets import load_diabetes
 
-from skbayes_sgmcmc import (
-    BayesianMLPRegressor,
-    LatentDirichletAllocation,
-    SamplingError,
-    SamplingWarning,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.samplers import MCLMC, Step, integrators
 from skbayes_sgmcmc.samplers._tuning import TUNING
 
@@ -126,7 +121,7 @@ def draws_of(d, temperature=1.0, **settings):
         "sampler": "mclmc", "temperature": temperature, "n_chains": CHAINS, "n_draws": 50,
         "burn_in": 100, "thinning": 5, "random_state": 0, "init": start,
     }  # fmt: skip
-    return sample(lambda theta: -0.5 * ((theta @ A) * theta).sum(1), d, **(options | settings))
+    return sk.sample(lambda theta: -0.5 * ((theta @ A) * theta).sum(1), d, **(options | settings))
 
 
 def errors_of(posterior, d, temperature=1.0):
@@ -177,7 +172,7 @@ def test_every_chain_finds_the_step_of_the_wanted_energy_error(wanted, scale):
     what the burn-in's average of 100 steps found has one, too: at an energy error of .05, 160
     chains had 0.29 to 3.7 times what is wanted, and means of sixteen 0.9 to 1.5 times.
     """
-    posterior = sample(
+    posterior = sk.sample(
         lambda theta: -0.5 * ((theta / scale) ** 2).sum(1), 10, sampler=MCLMC(energy_error=wanted),
         step_size="auto", n_chains=16, n_draws=50, burn_in=1000, thinning=20, random_state=0,
         init=scale * np.random.default_rng(0).standard_normal((16, 10)), dtype="float64",
@@ -198,7 +193,7 @@ def test_given_steps_are_kept():
 
 
 def test_steps_that_are_too_large_are_doubted():
-    with pytest.warns(SamplingWarning, match="MCLMC are too large"):
+    with pytest.warns(sk.SamplingWarning, match="MCLMC are too large"):
         draws_of(10, step_size=1e4, n_chains=4, n_draws=20, init="random")
 
 
@@ -216,7 +211,7 @@ def test_chains_shorten_their_steps_where_the_density_is_narrow():
     mean error of the others stays below 40 times the wanted one. When every undone step raised the
     bound for the next, the mean was 140 to 800 times the wanted one, and 10^9 times in networks.
     """
-    posterior = sample(
+    posterior = sk.sample(
         funnel, 10, sampler="mclmc", step_size="auto", n_chains=32, burn_in=500, n_draws=500,
         thinning=1, random_state=0,
     )  # fmt: skip
@@ -312,19 +307,19 @@ def test_a_length_far_below_the_step_makes_the_direction_new():
 def test_what_is_not_allowed(d, settings, message):
     options = {"sampler": "mclmc", "step_size": 0.1, "n_draws": 4, "burn_in": 4} | settings
     with pytest.raises(ValueError, match=message):
-        sample(lambda theta: -0.5 * (theta**2).sum(1), d, **options)
+        sk.sample(lambda theta: -0.5 * (theta**2).sum(1), d, **options)
 
 
 def test_models_without_a_density_are_refused():
     counts = np.random.default_rng(0).poisson(1.0, (10, 8))
-    lda = LatentDirichletAllocation(2, sampler="mclmc", parametrization="reduced_natural")
+    lda = sk.LatentDirichletAllocation(2, sampler="mclmc", parametrization="reduced_natural")
     with pytest.raises(ValueError, match="is not allowed"):
         lda.fit(counts)
 
 
 def test_a_density_that_is_nowhere_finite_is_an_error():
-    with pytest.raises((SamplingError, ValueError)):
-        sample(lambda theta: theta.sum(1) * np.nan, 3, sampler="mclmc", step_size=0.1)
+    with pytest.raises((sk.SamplingError, ValueError)):
+        sk.sample(lambda theta: theta.sum(1) * np.nan, 3, sampler="mclmc", step_size=0.1)
 
 
 # networks -----------------------------------------------------------------------------------------
@@ -335,24 +330,7 @@ def network(**parameters):
         "sampler": "mclmc", "n_chains": 3, "n_draws": 10, "burn_in": 300, "thinning": 7,
         "random_state": 0,
     }  # fmt: skip
-    return BayesianMLPRegressor(hidden_layer_sizes=(6, 6), **options | parameters)
-
-
-def same(a, b, atol):
-    for name in a.posterior_.draws:
-        np.testing.assert_allclose(a.posterior_[name], b.posterior_[name], rtol=0.0, atol=atol)
-
-
-@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
-@pytest.mark.usefixtures("threads")
-def test_groups_of_chains_make_the_same_draws():
-    """To rounding: other shapes of products are summed in another order, and 300 steps amplify it.
-
-    In float64 with few steps, that stays below 1e-6.
-    """
-    X, y = load_diabetes(return_X_y=True)
-    few = {"burn_in": 60, "n_draws": 5, "thinning": 2, "dtype": "float64", "init": "random"}
-    same(network(**few).fit(X, y), network(n_jobs=3, **few).fit(X, y), atol=1e-6)
+    return sk.BayesianMLPRegressor(hidden_layer_sizes=(6, 6), **options | parameters)
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -369,7 +347,7 @@ def test_an_interrupted_fit_resumes_with_the_same_bits(
     whole = network(**few).fit(X, y)
     resumed = network(**few, checkpoint=tmp_path / "file.npz")
     assert "call fit again" in interrupt_after(share, resumed, X, y)
-    same(whole, resumed.fit(X, y), atol=0.0)
+    assert_same_draws(whole, resumed.fit(X, y))
 
 
 # minibatches --------------------------------------------------------------------------------------

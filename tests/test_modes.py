@@ -13,20 +13,7 @@ import torch
 from torch import nn
 from torch.distributions import Laplace
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    DeepPoissonFactorAnalysis,
-    LatentDirichletAllocation,
-    SamplingWarning,
-    SparseBayesianRegressor,
-    TorchLikelihood,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.inspection import fgsm
 
 RNG = np.random.default_rng(0)
@@ -48,22 +35,22 @@ def built():
 
 torch.manual_seed(0)
 TRAINED = built()
-OWN = TorchLikelihood(laplace)
+OWN = sk.TorchLikelihood(laplace)
 FITS = {
-    "logistic": (BayesianLogisticRegression(**SHORT), X, LABELS),
-    "counts": (BayesianGLMRegressor(likelihood="poisson", **SHORT), X, np.abs(REAL).round()),
-    "perceptron": (BayesianMLPRegressor(4, dtype="float64", **SHORT), X, REAL),
-    "own likelihood": (BayesianMLPRegressor(4, likelihood=OWN, **SHORT), X, REAL),
-    "images": (BayesianCNNClassifier(**SHORT), IMAGES, LABELS[:40]),
-    "module": (BayesianModuleClassifier(TRAINED, **SHORT), X, LABELS),
-    "built module": (BayesianModuleClassifier(built, **SHORT), X, LABELS),
+    "logistic": (sk.BayesianLogisticRegression(**SHORT), X, LABELS),
+    "counts": (sk.BayesianGLMRegressor(likelihood="poisson", **SHORT), X, np.abs(REAL).round()),
+    "perceptron": (sk.BayesianMLPRegressor(4, dtype="float64", **SHORT), X, REAL),
+    "own likelihood": (sk.BayesianMLPRegressor(4, likelihood=OWN, **SHORT), X, REAL),
+    "images": (sk.BayesianCNNClassifier(**SHORT), IMAGES, LABELS[:40]),
+    "module": (sk.BayesianModuleClassifier(TRAINED, **SHORT), X, LABELS),
+    "built module": (sk.BayesianModuleClassifier(built, **SHORT), X, LABELS),
     "last layer": (
-        BayesianModuleClassifier(TRAINED, sample_parameters="last_layer", **SHORT), X, LABELS
+        sk.BayesianModuleClassifier(TRAINED, sample_parameters="last_layer", **SHORT), X, LABELS
     ),
-    "sparse": (SparseBayesianRegressor(**SHORT), X, REAL),
-    "topics": (LatentDirichletAllocation(2, **SHORT), COUNTS, None),
-    "deep topics": (DeepPoissonFactorAnalysis((2, 2), **SHORT), COUNTS, None),
-    "components": (BayesianICA(2, **SHORT), X, None),
+    "sparse": (sk.SparseBayesianRegressor(**SHORT), X, REAL),
+    "topics": (sk.LatentDirichletAllocation(2, **SHORT), COUNTS, None),
+    "deep topics": (sk.DeepPoissonFactorAnalysis((2, 2), **SHORT), COUNTS, None),
+    "components": (sk.BayesianICA(2, **SHORT), X, None),
 }  # fmt: skip
 
 
@@ -123,11 +110,11 @@ def test_fits_and_predictions(name):
 @pytest.mark.parametrize("mode", MODES)
 def test_densities_students_and_attacks(mode):
     def found(one):
-        posterior = sample(lambda theta: -0.5 * (theta**2).sum(1), 2, n_draws=20, random_state=0)
+        posterior = sk.sample(lambda theta: -0.5 * (theta**2).sum(1), 2, n_draws=20, random_state=0)
         log_joint = one.log_joint(X, LABELS)
         theta = log_joint.start(random_state=0).requires_grad_()
         student = one.distill(X, n_epochs=2, random_state=0)
-        network = BayesianMLPRegressor(4, **SHORT).log_joint(X, REAL)
+        network = sk.BayesianMLPRegressor(4, **SHORT).log_joint(X, REAL)
         return [
             posterior["theta"],
             log_joint(theta).detach().numpy(),
@@ -137,7 +124,7 @@ def test_densities_students_and_attacks(mode):
             student.predict_proba(X),
         ]
 
-    one = BayesianLogisticRegression(**SHORT).fit(X, LABELS)
+    one = sk.BayesianLogisticRegression(**SHORT).fit(X, LABELS)
     expected = found(one)
     with MODES[mode]():
         inside = found(one)
@@ -147,9 +134,9 @@ def test_densities_students_and_attacks(mode):
 
 def test_targets_of_ones_own_likelihood_in_threads():
     """torch's global random numbers, which they are drawn with, are put aside by one at a time."""
-    reg = BayesianMLPRegressor(4, likelihood=OWN, **SHORT)
+    reg = sk.BayesianMLPRegressor(4, likelihood=OWN, **SHORT)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)
+        warnings.simplefilter("ignore", sk.SamplingWarning)
         reg.fit(X, REAL)
     seeds = list(range(8)) * 10
     expected = [reg.sample_y(X, 20, random_state=seed) for seed in seeds[:8]]

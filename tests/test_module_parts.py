@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
-import pickle
 from collections import OrderedDict
 from functools import partial
 
@@ -18,11 +16,7 @@ from sklearn.base import clone
 from torch import nn
 from torch.nn import functional
 
-from skbayes_sgmcmc import (
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    to_torch,
-)
+from skbayes_sgmcmc import BayesianModuleClassifier, BayesianModuleRegressor, to_torch
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.learned_scales import LearnedScalesModel
@@ -151,15 +145,6 @@ def test_a_module_is_copied_and_never_changed():
     with torch.no_grad():
         module[0].weight.zero_()
     np.testing.assert_array_equal(clf.predict_proba(X[:9]), p)
-
-
-def test_fitted_instances_pass_through_files():
-    clf = BayesianModuleClassifier(trained(), sample_parameters="3", **TINY).fit(X, y)
-    file = io.BytesIO()
-    joblib.dump(clf, file)
-    for again in (joblib.load(io.BytesIO(file.getvalue())), pickle.loads(pickle.dumps(clf))):
-        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
-    assert clone(clf).module is not clf.module
 
 
 def test_warm_starts_go_on_only_with_the_same_module():

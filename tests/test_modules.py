@@ -13,15 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianMLPClassifier,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    SparseBayesianClassifier,
-    Storage,
-    to_torch,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.minibatch import Batch
 from skbayes_sgmcmc.models.likelihoods.base import Categorical, Gaussian
 from skbayes_sgmcmc.models.networks import model as network
@@ -138,7 +130,7 @@ def waves(in_place, n_features, n_outputs):
 
 @cases("batch_size", ["auto", 20])
 @cases("chain_method", ["auto", "sequential"])
-@cases("kind", [BayesianModuleClassifier, BayesianModuleRegressor])
+@cases("kind", [sk.BayesianModuleClassifier, sk.BayesianModuleRegressor])
 def test_modules_may_write_into_their_input(kind, chain_method, batch_size):
     """Draws, statistics, predictions and exports as of the module that makes a copy: equal.
 
@@ -150,10 +142,10 @@ def test_modules_may_write_into_their_input(kind, chain_method, batch_size):
         given = rows.copy()
         model = kind(partial(waves, in_place), **run).fit(given, y[:60])
         draws = np.concatenate([np.ravel(v) for v in model.posterior_.draws.values()])
-        classifier = kind is BayesianModuleClassifier
+        classifier = kind is sk.BayesianModuleClassifier
         predicted = model.predict_proba(given) if classifier else model.predict(given, True)
         inputs = torch.from_numpy(given)
-        exported = to_torch(model)(inputs)
+        exported = sk.to_torch(model)(inputs)
         np.testing.assert_array_equal(given, rows)
         found.append([draws, *np.atleast_1d(predicted), *map(np.asarray, exported)])
     for one, other in zip(*found, strict=True):
@@ -162,7 +154,7 @@ def test_modules_may_write_into_their_input(kind, chain_method, batch_size):
 
 def test_modules_that_vmap_can_not_take_go_in_turn():
     """As with ``chain_method="auto"``; who insists hears it before any work."""
-    clf = BayesianModuleClassifier(Gated, **TINY).fit(X, y)
+    clf = sk.BayesianModuleClassifier(Gated, **TINY).fit(X, y)
     theirs = clone(clf).set_params(chain_method="sequential").fit(X, y)
     np.testing.assert_array_equal(clf.posterior_["layer.weight"], theirs.posterior_["layer.weight"])
     forced = clone(clf).set_params(chain_method="vectorized")
@@ -174,15 +166,15 @@ def test_modules_that_vmap_can_not_take_go_in_turn():
 @pytest.mark.parametrize(
     "clf",
     [
-        BayesianMLPClassifier(hidden_layer_sizes=10, dtype="float64", **TINY),
-        BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), dtype="float64", **TINY),
+        sk.BayesianMLPClassifier(hidden_layer_sizes=10, dtype="float64", **TINY),
+        sk.BayesianCNNClassifier(conv_channels=2, hidden_layer_sizes=(), dtype="float64", **TINY),
         pytest.param(
-            BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
+            sk.BayesianCNNClassifier(conv_channels=2, precision="bfloat16", **TINY),
             marks=pytest.mark.slow,
         ),
-        BayesianModuleClassifier(norm_module, **TINY),
-        BayesianModuleRegressor(partial(nn.Linear, 64, 1), **TINY),
-        SparseBayesianClassifier(hidden_layer_sizes=3, **TINY),
+        sk.BayesianModuleClassifier(norm_module, **TINY),
+        sk.BayesianModuleRegressor(partial(nn.Linear, 64, 1), **TINY),
+        sk.SparseBayesianClassifier(hidden_layer_sizes=3, **TINY),
     ],
     ids=["mlp", "cnn", "bfloat16", "module", "regressor", "sparse"],
 )
@@ -204,7 +196,7 @@ def test_batch_norms_keep_statistics_with_each_draw():
     """Predictions of a row do not depend on the rows beside it, and the statistics are those of
     the training rows under that draw (the variance is a mean over two halves of them: 3%).
     """
-    clf = BayesianModuleClassifier(norm_module, standardize=True, **SHORT).fit(X, y)
+    clf = sk.BayesianModuleClassifier(norm_module, standardize=True, **SHORT).fit(X, y)
     np.testing.assert_allclose(clf.predict_proba(X[:1]), clf.predict_proba(X)[:1], atol=1e-6)
     posterior = clf.posterior_
     assert posterior["1.running_mean"].shape == (2, 20, 12)
@@ -232,7 +224,7 @@ def test_batch_norms_have_the_statistics_of_the_rows_in_log_likelihoods_too():
 
 def test_fits_with_batch_norms_are_not_said_to_be_astray():
     """Draws that describe the data: with other statistics, three warnings denied it."""
-    clf = BayesianModuleClassifier(norm_module, standardize=True, **(SHORT | {"burn_in": 600}))
+    clf = sk.BayesianModuleClassifier(norm_module, standardize=True, **(SHORT | {"burn_in": 600}))
     said = messages(partial(clf.fit, X[:300], y[:300]))
     assert clf.score(X[:300], y[:300]) > 0.95
     assert not [each for each in said if "describe" in each or "posterior for a while" in each]
@@ -241,7 +233,7 @@ def test_fits_with_batch_norms_are_not_said_to_be_astray():
 @pytest.mark.parametrize("chain_method", ["sequential", "vectorized"])
 def test_batch_norms_need_several_rows(chain_method):
     """Where a row has one value for each channel. Images of one row have more."""
-    clf = BayesianModuleClassifier(norm_module, batch_size=1, chain_method=chain_method, **TINY)
+    clf = sk.BayesianModuleClassifier(norm_module, batch_size=1, chain_method=chain_method, **TINY)
     with pytest.raises(ValueError, match="batch_size=1 is not allowed .* batch norm '1'"):
         clf.fit(X[:50], y[:50])
     clf.set_params(batch_size=2).fit(X[:50], y[:50])
@@ -265,7 +257,9 @@ def test_statistics_are_computed_one_draw_at_a_time(tmp_path, monkeypatch):
         return decode(values)
 
     monkeypatch.setattr(network, "decode", recorded)
-    clf = BayesianModuleClassifier(norm_module, storage=Storage(dir=tmp_path), **TINY).fit(X, y)
+    clf = sk.BayesianModuleClassifier(norm_module, storage=sk.Storage(dir=tmp_path), **TINY).fit(
+        X, y
+    )
     assert sizes == [64 * 12 + 12 + 24 + 120 + 10] * 8
     assert in_a_file(clf.posterior_.draws["0.weight"])
 
@@ -278,7 +272,7 @@ def test_a_fit_builds_the_module_and_predictions_do_not(limits):
         built.append(1)
         return mlp_module()
 
-    clf = BayesianModuleClassifier(counted, **TINY).fit(X, y)
+    clf = sk.BayesianModuleClassifier(counted, **TINY).fit(X, y)
     whole, few = clf.predict_proba(X[:100]), clf.predict_proba_samples(X[:100])
     limits(block_numbers=100)
     for predict, expected in ((clf.predict_proba, whole), (clf.predict_proba_samples, few)):
@@ -305,7 +299,7 @@ def test_a_fit_builds_the_module_and_predictions_do_not(limits):
     ],
 )
 def test_bad_modules(module, message):
-    clf = BayesianModuleClassifier(module, **SHORT)
+    clf = sk.BayesianModuleClassifier(module, **SHORT)
     with pytest.raises(ValueError, match=message):
         clf.fit(X, y)
     assert not hasattr(clf, "classes_")
@@ -314,9 +308,9 @@ def test_bad_modules(module, message):
 def test_a_module_of_one_logit_is_told_how_to_have_two():
     module = nn.Linear(64, 1)
     with pytest.raises(ValueError, match=r"such as torch\.nn\.Sequential\(module, .*Pad1d"):
-        BayesianModuleClassifier(module, **SHORT).fit(X, y > 4)
+        sk.BayesianModuleClassifier(module, **SHORT).fit(X, y > 4)
     module = nn.Sequential(module, nn.ConstantPad1d((1, 0), 0.0))
-    proba = BayesianModuleClassifier(module, **SHORT).fit(X, y > 4).predict_proba(X)
+    proba = sk.BayesianModuleClassifier(module, **SHORT).fit(X, y > 4).predict_proba(X)
     assert proba.shape == (len(X), 2)
 
 
@@ -339,7 +333,7 @@ def test_frozen_layers_of_a_built_module_follow_random_state(seed):
         state = torch.random.get_rng_state()
         random_state = seed if seed == 0 else seed(0)
         some = TINY | {"random_state": random_state, "sample_parameters": "last_layer"}
-        clf = BayesianModuleClassifier(mlp_module, **some).fit(X[:200], y[:200])
+        clf = sk.BayesianModuleClassifier(mlp_module, **some).fit(X[:200], y[:200])
         assert torch.equal(state, torch.random.get_rng_state())
         return clf.predict_proba(X[:20])
 
@@ -355,7 +349,7 @@ def test_modules_are_told_the_widths_that_they_name():
         return nn.Linear(n_features, n_outputs)
 
     for columns, classes in ((64, 10), (20, 3)):
-        clf = BayesianModuleClassifier(record, **TINY).fit(X[:200, :columns], y[:200] % classes)
+        clf = sk.BayesianModuleClassifier(record, **TINY).fit(X[:200, :columns], y[:200] % classes)
         assert clf.posterior_["weight"].shape == (2, 4, classes, columns)
         assert got[-1] == (columns, classes, 3, {})
     bind(partial(record, n_outputs=7), n_features=4, n_outputs=2)()
@@ -363,7 +357,7 @@ def test_modules_are_told_the_widths_that_they_name():
     assert bind(named, n_features=4, n_outputs=2)() == {}
     assert bind(dict, n_features=4)() == {}  # compiled code has no signature
     # a class, which has the signature of its constructor
-    reg = BayesianModuleRegressor(Line, **TINY).fit(X[:50, :5], X[:50, 5:7])
+    reg = sk.BayesianModuleRegressor(Line, **TINY).fit(X[:50, :5], X[:50, 5:7])
     assert reg.posterior_["line.weight"].shape[2:] == (2, 5)
 
 
@@ -383,10 +377,10 @@ def test_modules_are_told_the_shape_of_a_row():
         shapes.append(input_shape)
         return nn.Sequential(nn.Conv2d(input_shape[0], 2, 3), nn.Flatten(), nn.Linear(72, 10))
 
-    BayesianModuleClassifier(image_module, input_shape=(1, 8, 8), **TINY).fit(X[:99], y[:99])
+    sk.BayesianModuleClassifier(image_module, input_shape=(1, 8, 8), **TINY).fit(X[:99], y[:99])
     assert set(shapes) == {(1, 8, 8)}
     with pytest.raises(ValueError, match=r"input_shape=\(1, 4, 4\) .* a row of X has 64 numbers"):
-        BayesianModuleClassifier(image_module, input_shape=(1, 4, 4), **TINY).fit(X, y)
+        sk.BayesianModuleClassifier(image_module, input_shape=(1, 4, 4), **TINY).fit(X, y)
 
 
 def test_rows_may_have_the_shape_that_the_module_gets():
@@ -396,7 +390,7 @@ def test_rows_may_have_the_shape_that_the_module_gets():
     def image_module():
         return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10))
 
-    clf = BayesianModuleClassifier(image_module, input_shape=(1, 8, 8), **TINY)
+    clf = sk.BayesianModuleClassifier(image_module, input_shape=(1, 8, 8), **TINY)
     flat = clone(clf).fit(X[:60], y[:60]).predict_proba(X[:60])
     np.testing.assert_array_equal(clf.fit(images, y[:60]).predict_proba(images), flat)
     np.testing.assert_array_equal(clf.predict_proba(X[:60]), flat)
@@ -411,27 +405,12 @@ def test_rows_may_have_the_shape_that_the_module_gets():
         clf.predict(images[:, 0])
 
 
-@pytest.mark.statistical
-@pytest.mark.slow
-def test_a_linear_module_is_a_linear_model():
-    """Without hidden layers the module and the MLP are one model: probabilities within 0.05."""
-    params = SHORT | {"burn_in": 2000, "n_draws": 200, "thinning": 5, "n_chains": 4}
-    rows, labels = X[:400], y[:400] % 3
-    a = BayesianMLPClassifier(hidden_layer_sizes=(), **params).fit(rows, labels)
-    b = BayesianModuleClassifier(linear_module, standardize=True, **params).fit(rows, labels)
-    assert np.abs(a.predict_proba(rows) - b.predict_proba(rows)).mean() < 0.02
-
-
-def linear_module():
-    return nn.Linear(64, 3)
-
-
 @pytest.mark.slow
 def test_module_regressor_with_several_outputs():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((300, 4))
     B = A @ rng.standard_normal((4, 2)) * [1.0, 50.0] + rng.standard_normal((300, 2)) * [0.1, 5.0]
-    reg = BayesianModuleRegressor(two_outputs, **(SHORT | {"burn_in": 10_000})).fit(A, B)
+    reg = sk.BayesianModuleRegressor(two_outputs, **(SHORT | {"burn_in": 10_000})).fit(A, B)
     mean, sd = reg.predict(A, return_std=True)
     assert mean.shape == sd.shape == (300, 2) and reg.score(A, B) > 0.95
     np.testing.assert_allclose(sd.mean(0), [0.1, 5.0], rtol=0.3)
@@ -439,11 +418,6 @@ def test_module_regressor_with_several_outputs():
 
 def two_outputs():
     return nn.Linear(4, 2)
-
-
-def test_clones_are_unfitted_copies():
-    clf = BayesianModuleClassifier(mlp_module, standardize=True, **SHORT)
-    assert clone(clf).get_params() == clf.get_params()
 
 
 def test_modules_may_have_their_inputs_augmented():
@@ -455,11 +429,11 @@ def test_modules_may_have_their_inputs_augmented():
         return x
 
     module = partial(nn.Sequential, nn.Flatten(), nn.Linear(64, 10))
-    clf = BayesianModuleClassifier(module, input_shape=(1, 8, 8), augment=augment, batch_size=50,
+    clf = sk.BayesianModuleClassifier(module, input_shape=(1, 8, 8), augment=augment, batch_size=50,
                                    **TINY).fit(X, y)  # fmt: skip
     assert set(seen) == {(2, 50, 1, 8, 8)}
     calls = len(seen)
     clf.predict(X[:9])
     assert len(seen) == calls
     with pytest.raises(ValueError, match="augment=3 is not allowed: give None or a callable"):
-        BayesianModuleRegressor(mlp_module, augment=3).fit(X, y)
+        sk.BayesianModuleRegressor(mlp_module, augment=3).fit(X, y)

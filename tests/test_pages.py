@@ -62,16 +62,6 @@ PAGES = sorted(
 )
 
 
-def test_the_reader_of_blocks_reads():
-    """This test's own eyes."""
-    text = "a\n```python\nx\n```\n<!-- not run: why -->\n\n```python\ny\n```\n```text\nz\n```\n"
-    assert BLOCK.findall(text) == [
-        ("", "python", "x\n"),
-        ("why", "python", "y\n"),
-        ("", "text", "z\n"),
-    ]
-
-
 @pytest.fixture
 def only_installed(monkeypatch, replaced):
     """Packages that the README's first command does not install can't be imported.
@@ -104,8 +94,7 @@ def test_the_first_example_needs_what_the_first_command_installs(only_installed)
 
 @pytest.mark.usefixtures("figures")
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.slow if page in LONG else []) for page in PAGES],
+    "page", [pytest.param(page, marks=pytest.mark.slow if page in LONG else []) for page in PAGES]
 )
 def test_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
     """In one session, without a warning of ours."""
@@ -154,15 +143,6 @@ def broken_rows(text):
     return lost
 
 
-def test_the_reader_of_tables_reads():
-    """This test's own eyes: a blank line in a table makes text of the rows after it."""
-    table = "a\n\n| x | y |\n|---|---|\n| 1 | 2 |\n"
-    assert broken_rows(table) == []
-    assert broken_rows(table + "\n| 3 | 4 |\n| 5 | 6 |\n") == [7, 8]
-    assert broken_rows(table + "| 3 |\n| 5 | \\|6\\| |\n") == [6]
-    assert broken_rows("```text\n| a |\n```\n") == []
-
-
 @cases("path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 def test_tables_are_whole(path):
     """Every block of rows has a header and a line of dashes, and as many cells in each row."""
@@ -206,13 +186,6 @@ def misplaced(text):
             if not any(re.search(defined, each.read_text(), re.M) for each in modules_of(path)):
                 wrong.append(f"{name} in {path}")
     return wrong
-
-
-def test_the_reader_of_places_reads():
-    """This test's own eyes."""
-    assert misplaced("`TABLE` in `samplers/__init__.py`; `log_joint` in `_engine/target.py`") == []
-    assert misplaced("`log_joint` in `target.py`, `chains.py`") == ["log_joint in chains.py"]
-    assert misplaced("`samplers/nuts.py`; `chains.py`") == ["samplers/nuts.py"]
 
 
 @cases("path", [DOCS / "design.md", DOCS / "project/parts.md", ROOT / "CONTRIBUTING.md"])

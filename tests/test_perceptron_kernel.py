@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from _cases import cases
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_diabetes, load_digits, load_wine
 
 from skbayes_sgmcmc import (
@@ -316,8 +317,7 @@ def test_whole_steps_on_images_are_those_without_compiled_code():
         for compiled in (True, False)
     ]
     assert found[0].compiled_ == ("perceptron",)
-    for name, draws in found[1].posterior_.draws.items():
-        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-4)
+    assert_same_draws(*found, rtol=1e-3, atol=1e-4)
 
 
 def test_large_convolutions_stay_with_torch(limits):
@@ -350,8 +350,7 @@ def test_first_steps_of_a_fit_are_the_same(estimator, load):
         model = estimator(sampler="sghmc", compiled=compiled, random_state=0, **short)
         found.append(model.fit(X, y))
     assert found[0].compiled_ == ("perceptron",)
-    for name, draws in found[1].posterior_.draws.items():
-        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-3, atol=1e-5)
+    assert_same_draws(*found, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "zero_inflated_negative_binomial", "tweedie"])
@@ -367,8 +366,7 @@ def test_first_steps_of_mclmc_are_the_same(likelihood):
     ]
     assert found[0].compiled_ == ("perceptron",)
     assert found[1].compiled_ == ()
-    for name, draws in found[1].posterior_.draws.items():
-        np.testing.assert_allclose(found[0].posterior_.draws[name], draws, rtol=1e-4, atol=1e-6)
+    assert_same_draws(*found, rtol=1e-4, atol=1e-6)
 
 
 def test_what_decides_is_the_length_of_the_run(limits):

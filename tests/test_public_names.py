@@ -52,13 +52,6 @@ def documented(doc, *sections):
     return names
 
 
-def test_the_reader_of_sections_reads():
-    """This test's own eyes."""
-    doc = "Title.\n\nParameters\n----------\na, b : int\n    Two.\n**r\n    C.\n\nNotes\n-----\nNo"
-    assert documented(doc, "Parameters") == ["a", "b", "r"]
-    assert documented(doc, "Attributes", "Notes") == ["No"]
-
-
 def test_modules_are_public_or_named_as_private():
     found = {path.stem for path in ROOT.glob("*.py")} | {path.parent.name for path in inits()}
     open_names = {name for name in found if not name.startswith("_")}

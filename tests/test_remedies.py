@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from _links import messages
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianMLPRegressor,
-    LatentDirichletAllocation,
-    SamplingError,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.estimators._sense import check_run
 
 
@@ -25,7 +19,7 @@ def test_what_is_advised_for_topics_helps():
     X = np.stack([rng.multinomial(50, each @ topics) for each in theta])
     run = {"n_chains": 4, "n_draws": 20, "burn_in": 50, "thinning": 1, "random_state": 0}
     normal = {"parametrization": "expanded_natural", "prior": "normal"}
-    lda = LatentDirichletAllocation(5, **run)
+    lda = sk.LatentDirichletAllocation(5, **run)
     (text,) = messages(lambda: lda.fit(X))
     assert "Give a larger thinning, or algorithm='gibbs'." in text
     assert not messages(lambda: lda.set_params(algorithm="gibbs").fit(X))
@@ -44,7 +38,7 @@ def rows():
 def test_longer_chains_are_advised_where_they_do_not_agree():
     """More draws were advised, too, which networks make of as many steps as before."""
     run = {"sampler": "sghmc", "init": "random", "burn_in": 10, "n_draws": 40, "random_state": 0}
-    net = BayesianMLPRegressor(thinning=1, **run)
+    net = sk.BayesianMLPRegressor(thinning=1, **run)
     text, *_ = messages(lambda: net.fit(*rows()))
     assert "not mixed" in text and "Give a larger thinning, or another sampler." in text
     assert not any(
@@ -53,7 +47,7 @@ def test_longer_chains_are_advised_where_they_do_not_agree():
 
 
 def test_more_draws_are_advised_where_they_are_few_but_independent():
-    few = BayesianGLMRegressor(n_draws=10, thinning=20, random_state=0)
+    few = sk.BayesianGLMRegressor(n_draws=10, thinning=20, random_state=0)
     (text,) = messages(lambda: few.fit(*rows()))
     assert "Give more draws, or another sampler." in text
     assert not messages(lambda: few.set_params(n_draws=400).fit(*rows()))
@@ -64,7 +58,7 @@ def test_no_larger_minibatch_is_advised_where_steps_take_all_rows():
         statistics={"kinetic_temperature": np.full(2, 9.0)},
         target=SimpleNamespace(model=SimpleNamespace(n_parameters=100)),
     )
-    estimator = BayesianGLMRegressor()
+    estimator = sk.BayesianGLMRegressor()
     for full in (True, False):
         estimator._takes_all_rows = full
         (text,) = messages(lambda: check_run(estimator, run))
@@ -75,8 +69,8 @@ def test_the_advised_step_size_suits_the_sampler():
     """Without a metric, "auto" is refused: the advice has a sampler, and works."""
     X = np.random.default_rng(0).laplace(size=(500, 3))
     run = {"n_chains": 2, "n_draws": 20, "burn_in": 200, "thinning": 1, "random_state": 0}
-    ica = BayesianICA(sampler="sgld", step_size=1e9, **run)
-    with pytest.raises(SamplingError, match="or give sampler='rsgld' with step_size='auto'"):
+    ica = sk.BayesianICA(sampler="sgld", step_size=1e9, **run)
+    with pytest.raises(sk.SamplingError, match="or give sampler='rsgld' with step_size='auto'"):
         ica.fit(X)
     ica.set_params(sampler="rsgld", step_size="auto").fit(X)
     assert ica._automatic_step == "step_size='auto'"

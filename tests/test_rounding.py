@@ -13,24 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-import skbayes_sgmcmc
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianModuleRegressor,
-    BayesianOrdinalClassifier,
-    DeepPoissonFactorAnalysis,
-    DistilledClassifier,
-    LatentDirichletAllocation,
-    PosteriorSamples,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.diagnostics import mcse
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
@@ -85,36 +68,33 @@ def small_module(n_features, n_outputs):
 
 #: name -> estimator, and the rows for it
 CASES = {
-    "logistic": (BayesianLogisticRegression(**LINEAR), load_breast_cancer),
-    "logistic, several classes": (BayesianLogisticRegression(**LINEAR), load_iris),
+    "logistic": (sk.BayesianLogisticRegression(**LINEAR), load_breast_cancer),
+    "logistic, several classes": (sk.BayesianLogisticRegression(**LINEAR), load_iris),
     "logistic, step given": (
-        BayesianLogisticRegression(step_size=0.1, batch_size=50, **SHORT),
+        sk.BayesianLogisticRegression(step_size=0.1, batch_size=50, **SHORT),
         load_breast_cancer,
     ),
-    "mlp classifier": (BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), load_iris),
-    "mlp regressor": (BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT), load_diabetes),
-    "cnn": (
-        BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=(4,), **SHORT),
-        images,
-    ),
-    "module": (BayesianModuleClassifier(small_module, **SHORT), load_iris),
-    "sparse regressor": (SparseBayesianRegressor(**SHORT), load_diabetes),
-    "sparse classifier": (SparseBayesianClassifier(**SHORT), load_breast_cancer),
-    "ica": (BayesianICA(**SHORT), sources),
-    "glm, normal": (BayesianGLMRegressor(**LINEAR), load_diabetes),
-    "glm, poisson": (BayesianGLMRegressor(likelihood="poisson", **LINEAR), rates),
-    "ordinal": (BayesianOrdinalClassifier(**LINEAR), grades),
-    "module regressor": (BayesianModuleRegressor(small_module, **SHORT), load_diabetes),
+    "mlp classifier": (sk.BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), load_iris),
+    "mlp regressor": (sk.BayesianMLPRegressor(hidden_layer_sizes=8, **SHORT), load_diabetes),
+    "cnn": (sk.BayesianCNNClassifier(conv_channels=(2,), hidden_layer_sizes=(4,), **SHORT), images),
+    "module": (sk.BayesianModuleClassifier(small_module, **SHORT), load_iris),
+    "sparse regressor": (sk.SparseBayesianRegressor(**SHORT), load_diabetes),
+    "sparse classifier": (sk.SparseBayesianClassifier(**SHORT), load_breast_cancer),
+    "ica": (sk.BayesianICA(**SHORT), sources),
+    "glm, normal": (sk.BayesianGLMRegressor(**LINEAR), load_diabetes),
+    "glm, poisson": (sk.BayesianGLMRegressor(likelihood="poisson", **LINEAR), rates),
+    "ordinal": (sk.BayesianOrdinalClassifier(**LINEAR), grades),
+    "module regressor": (sk.BayesianModuleRegressor(small_module, **SHORT), load_diabetes),
     # single precision would not see the change
-    "lda": (LatentDirichletAllocation(3, dtype="float64", **SHORT), documents),
-    "lda, gibbs": (LatentDirichletAllocation(3, algorithm="gibbs", **SHORT), documents),
+    "lda": (sk.LatentDirichletAllocation(3, dtype="float64", **SHORT), documents),
+    "lda, gibbs": (sk.LatentDirichletAllocation(3, algorithm="gibbs", **SHORT), documents),
     "dpfa": (
-        DeepPoissonFactorAnalysis((3, 2), dtype="float64", doc_sweeps=5, **SHORT),
+        sk.DeepPoissonFactorAnalysis((3, 2), dtype="float64", doc_sweeps=5, **SHORT),
         documents,
     ),
     "distilled": (
-        DistilledClassifier(
-            BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), n_epochs=50, random_state=0
+        sk.DistilledClassifier(
+            sk.BayesianMLPClassifier(hidden_layer_sizes=8, **SHORT), n_epochs=50, random_state=0
         ),
         load_iris,
     ),
@@ -133,7 +113,7 @@ def predictions(estimator, X):
     if hasattr(estimator, "predict_proba_samples"):
         draws = estimator.predict_proba_samples(X)
         draws = draws.reshape(estimator.n_chains_, estimator.n_draws_, *draws.shape[1:])
-        return draws.mean((0, 1)), mcse(PosteriorSamples({"p": draws}), "p")
+        return draws.mean((0, 1)), mcse(sk.PosteriorSamples({"p": draws}), "p")
     if hasattr(estimator, "predict_proba"):  # of a student, which has no draws
         return estimator.predict_proba(X), None
     if hasattr(estimator, "predict"):
@@ -144,7 +124,7 @@ def predictions(estimator, X):
 
 
 def test_every_estimator_has_a_case():
-    kinds = (getattr(skbayes_sgmcmc, name) for name in skbayes_sgmcmc.__all__)
+    kinds = (getattr(sk, name) for name in sk.__all__)
     fitted = {kind for kind in kinds if hasattr(kind, "fit")}
     assert fitted == {type(estimator) for estimator, _ in CASES.values()}
 
@@ -180,6 +160,6 @@ def test_counts_from_logarithms_are_whole(dtype):
     assert (rows > counts).any()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="X has counts")
-        lda = LatentDirichletAllocation(3, n_draws=5, burn_in=5, thinning=1, random_state=0)
+        lda = sk.LatentDirichletAllocation(3, n_draws=5, burn_in=5, thinning=1, random_state=0)
         found, expected = (clone(lda).fit(each).components_ for each in (rows, counts))
         np.testing.assert_array_equal(found, expected)

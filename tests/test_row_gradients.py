@@ -8,14 +8,7 @@ import scipy.sparse as sp
 import torch
 from _targets import GaussianMean
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    LatentDirichletAllocation,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.chain_random import ChainRandom
 from skbayes_sgmcmc._data.minibatch import Data, Minibatches
 from skbayes_sgmcmc.diagnostics import sampling_threshold
@@ -32,12 +25,12 @@ Y = X[:, 0] - X[:, 1] + rng.standard_normal(60)
 WEIGHT = rng.uniform(0.5, 2.0, 60)
 
 ROWS = {
-    "two classes": (BayesianLogisticRegression(), X, LABELS),
-    "three classes": (BayesianLogisticRegression(), X, LABELS + (X[:, 2] > 0.3)),
-    "sparse": (BayesianLogisticRegression(), sp.csr_matrix(X * (np.abs(X) > 0.5)), LABELS),
-    "own parameters": (BayesianGLMRegressor(likelihood="student_t"), X, Y),
-    "network": (BayesianMLPRegressor(hidden_layer_sizes=(4,)), X, Y),
-    "module": (BayesianModuleClassifier(torch.nn.Linear(3, 2)), X, LABELS),
+    "two classes": (sk.BayesianLogisticRegression(), X, LABELS),
+    "three classes": (sk.BayesianLogisticRegression(), X, LABELS + (X[:, 2] > 0.3)),
+    "sparse": (sk.BayesianLogisticRegression(), sp.csr_matrix(X * (np.abs(X) > 0.5)), LABELS),
+    "own parameters": (sk.BayesianGLMRegressor(likelihood="student_t"), X, Y),
+    "network": (sk.BayesianMLPRegressor(hidden_layer_sizes=(4,)), X, Y),
+    "module": (sk.BayesianModuleClassifier(torch.nn.Linear(3, 2)), X, LABELS),
 }
 
 
@@ -82,7 +75,7 @@ def test_sghmc_takes_off_the_noise_that_its_rows_show(dim):
     x = (x - x.mean(0)) / x.std(0, ddof=1)
     found = {}
     for variance in (None, "fisher"):
-        theta = sample(
+        theta = sk.sample(
             GaussianMean(dim, 1e-9),
             data=Data({"x": torch.from_numpy(x)}, n_rows),
             sampler=SGHMC(friction=0.1, gradient_variance=variance),
@@ -106,16 +99,16 @@ def test_sghmc_takes_off_the_noise_that_its_rows_show(dim):
 def test_the_fisher_information_needs_rows():
     """One row has no variance; gradients of topics are estimates, and densities have no rows."""
     sampler = SGHMC(gradient_variance="fisher")
-    clf = BayesianLogisticRegression(sampler=sampler, step_size=0.1, batch_size=1, max_steps=10)
+    clf = sk.BayesianLogisticRegression(sampler=sampler, step_size=0.1, batch_size=1, max_steps=10)
     with pytest.raises(ValueError, match="batch_size=1 is not allowed with gradient_variance"):
         clf.fit(X, LABELS)
     with pytest.raises(ValueError, match="give gradient_variance='estimate'"):
-        sample(lambda theta: -(theta**2).sum(1), 2, sampler=sampler, step_size=0.1)
+        sk.sample(lambda theta: -(theta**2).sum(1), 2, sampler=sampler, step_size=0.1)
     with pytest.raises(ValueError, match="give gradient_variance='estimate'"):
-        LatentDirichletAllocation(2, sampler=sampler, step_size=0.1).fit(np.ones((9, 4)))
+        sk.LatentDirichletAllocation(2, sampler=sampler, step_size=0.1).fit(np.ones((9, 4)))
     norm = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
     with pytest.raises(ValueError, match="give gradient_variance='estimate'"):
-        BayesianModuleClassifier(norm, sampler=sampler, step_size=0.1).fit(X, LABELS)
+        sk.BayesianModuleClassifier(norm, sampler=sampler, step_size=0.1).fit(X, LABELS)
     with pytest.raises(ValueError, match=r"gradient_variance='fish' is not allowed"):
         SGHMC(gradient_variance="fish").check("sampler")
 
@@ -124,7 +117,7 @@ def test_variances_of_gradients_are_one_for_each_parameter():
     """Other shapes are refused, also one number for each of the 4 chains, which would broadcast."""
     given = {"step_size": 0.1, "n_draws": 20, "max_steps": 30, "n_chains": 4}
     for bad in (np.full(2, 0.1), np.full((4, 1), 0.1)):
-        clf = BayesianLogisticRegression(sampler=SGHMC(gradient_variance=bad), **given)
+        clf = sk.BayesianLogisticRegression(sampler=SGHMC(gradient_variance=bad), **given)
         with pytest.raises(ValueError, match=r"gradient_variance of shape .* give one number"):
             clf.fit(X, LABELS)
 
@@ -142,7 +135,7 @@ def mean_of(sampler, x=MANY, n_draws=50, **settings):
 
     data = Data({"x": torch.from_numpy(x)}, len(x))
     problem = Problem(GaussianMean(x.shape[1], 1.0), data, torch.float64, "cpu")
-    estimator = BayesianLogisticRegression(
+    estimator = sk.BayesianLogisticRegression(
         sampler=sampler, n_draws=n_draws, burn_in=10, thinning=1, random_state=0, **settings
     )
     return draw(problem, replace(Settings.of(estimator), init=np.zeros(x.shape[1])))
@@ -188,7 +181,7 @@ def test_weights_of_two_are_rows_that_come_twice():
     """Twice as many rows: the posterior is narrower, and minibatches are as noisy as before."""
     given = {"sampler": "sgld", "step_size": 1e-3, "batch_size": 10, "init": np.zeros(4)}
     given |= {"n_draws": 4, "burn_in": 0, "thinning": 1, "preconditioner": None, "random_state": 0}
-    clf = BayesianLogisticRegression(prior_scale=0.01, **given)
+    clf = sk.BayesianLogisticRegression(prior_scale=0.01, **given)
     plain = clf.fit(X, LABELS).sampling_threshold_["noise_ratio"]
     twice = clf.fit(X, LABELS, np.full(60, 2.0)).sampling_threshold_["noise_ratio"]
     np.testing.assert_allclose(twice, 2.0 * plain, rtol=0.05)
@@ -199,11 +192,11 @@ def test_estimators_without_noise_of_minibatches_or_of_their_own():
 
     Parts of streams are short, and would take much of their time to measure it.
     """
-    clf = BayesianLogisticRegression(random_state=0).fit(X, LABELS)
+    clf = sk.BayesianLogisticRegression(random_state=0).fit(X, LABELS)
     assert not clf.sampling_threshold_["noise_ratio"].any()
     assert NoisePhaseDisplay.from_estimator(clf).injected.all()
     assert clf.partial_fit(X, LABELS).sampling_threshold_ is None
-    net = BayesianMLPRegressor((3,), sampler="mclmc", max_steps=50, n_draws=5, random_state=0)
+    net = sk.BayesianMLPRegressor((3,), sampler="mclmc", max_steps=50, n_draws=5, random_state=0)
     assert net.fit(X, Y).sampling_threshold_ is None
     with pytest.raises(ValueError, match="the noise of its gradients is not known"):
         NoisePhaseDisplay.from_estimator(net)
@@ -217,7 +210,7 @@ def test_the_trace_of_topics_is_that_of_their_documents():
     """
     rng, n = np.random.default_rng(0), 20
     docs = rng.poisson(rng.gamma(2.0, 5.0, (2000, 1)) * rng.dirichlet(np.full(30, 0.5)))
-    lda = LatentDirichletAllocation(
+    lda = sk.LatentDirichletAllocation(
         1, parametrization="expanded_natural", sampler="sgld", step_size=0.01, batch_size=n,
         burn_in=500, n_draws=5, thinning=1, n_chains=2, random_state=0,
     ).fit(docs)  # fmt: skip
@@ -229,7 +222,7 @@ def test_the_trace_of_topics_is_that_of_their_documents():
 
 def test_phases_of_a_fitted_network():
     """A step that falls a hundredfold, from an optimiser's to a sampler's."""
-    net = BayesianMLPRegressor(
+    net = sk.BayesianMLPRegressor(
         (3,), sampler="sgld", step_size=Polynomial(0.05, 5e-4), batch_size=10, n_chains=2,
         n_draws=100, burn_in=100, thinning=2, noise=1.0, random_state=0,
     ).fit(X, Y)  # fmt: skip
@@ -246,7 +239,7 @@ def test_variances_of_gradients_in_any_layout():
     def draws(variance):
         sampler = SGHMC(friction=0.3, gradient_variance=variance)
         given = {"step_size": 0.01, "n_draws": 5, "burn_in": 5, "random_state": 0}
-        return sample(lambda theta: -(theta**2).sum(1), 3, sampler=sampler, **given)["theta"]
+        return sk.sample(lambda theta: -(theta**2).sum(1), 3, sampler=sampler, **given)["theta"]
 
     variance = np.array([0.5, 1.0, 2.0])
     kept = variance.copy()

@@ -8,15 +8,7 @@ import torch
 from _cases import cases
 from sklearn.base import clone
 
-from skbayes_sgmcmc import (
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianOrdinalClassifier,
-    LatentDirichletAllocation,
-    MixingDistance,
-    SamplingError,
-    sample,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.schedules import (
     AtLeast,
     BlockDecay,
@@ -174,10 +166,10 @@ def test_a_temperature_may_be_zero():
     "estimator, temperature",
     [
         # it refuses other temperatures
-        (LatentDirichletAllocation(2, parametrization="expanded_mean"), 1.0),
+        (sk.LatentDirichletAllocation(2, parametrization="expanded_mean"), 1.0),
         # it ends early at temperature 1, and learns scales at 1 and at 0
-        (BayesianMLPClassifier(3), 1.0),
-        (BayesianMLPClassifier(3), 0.0),
+        (sk.BayesianMLPClassifier(3), 1.0),
+        (sk.BayesianMLPClassifier(3), 0.0),
     ],
 )
 def test_a_constant_temperature_is_a_number(estimator, temperature):
@@ -196,7 +188,7 @@ def test_a_constant_temperature_is_a_number(estimator, temperature):
 
 def travel(step_size, **settings):
     """Positions of a chain at T = 0 whose gradient is -1: the sum of the step sizes so far."""
-    posterior = sample(
+    posterior = sk.sample(
         lambda theta: theta.sum(1),
         1,
         gradient_of_potential=lambda theta, rng: -torch.ones_like(theta),
@@ -239,14 +231,14 @@ def test_engine_keeps_no_draw_while_a_cycle_explores():
 def test_a_run_that_only_explores_says_so():
     """It spoke of the sampling threshold of thinning=1, and of a noise_ratio to give."""
     schedule = Cyclical(0.5, n_cycles=1, exploration=0.9)
-    with pytest.raises(SamplingError, match=r"step_size=Cyclical\(.* explores at every step"):
+    with pytest.raises(sk.SamplingError, match=r"step_size=Cyclical\(.* explores at every step"):
         travel(schedule, burn_in=0, n_draws=2)
 
 
 def test_mixing_distance_collects_by_the_sum_of_step_sizes():
     """A draw as soon as the step sizes since the last one exceed D0; all equally weighted."""
     schedule, distance, burn_in = Polynomial(first=0.5, last=0.01), 0.6, 20
-    thinning = MixingDistance(n_steps=400, distance=distance)
+    thinning = sk.MixingDistance(n_steps=400, distance=distance)
     posterior, theta = travel(schedule, thinning=thinning, burn_in=burn_in, n_draws=50)
     etas, expected, since = values(schedule, 400), [], 0.0
     for k, position in enumerate(np.cumsum(etas)):
@@ -264,7 +256,7 @@ def test_mixing_distance_collects_by_the_sum_of_step_sizes():
 def test_mixing_distance_counts_no_step_that_explores():
     """Steps without noise neither give draws nor bring the next one nearer."""
     schedule, distance = Cyclical(0.5, n_cycles=3, exploration=0.5), 0.6
-    thinning = MixingDistance(n_steps=60, distance=distance)
+    thinning = sk.MixingDistance(n_steps=60, distance=distance)
     _, theta = travel(schedule, thinning=thinning, burn_in=0, n_draws=60)
     etas, exploring = values(schedule, 60), schedule.exploring(np.arange(60), 60)
     expected, since = [], 0.0
@@ -301,16 +293,16 @@ def test_values_of_own_schedules(name, values, message):
     """One value for all steps ended the run after a step, and no noise was below zero degrees."""
     own = type("Own", (Schedule,), {"values": values})()
     with pytest.raises(ValueError, match=rf"{name}=Own\(\) is not allowed: .*{message}"):
-        sample(lambda theta: -0.5 * (theta**2).sum(1), 1, **{name: own})
+        sk.sample(lambda theta: -0.5 * (theta**2).sum(1), 1, **{name: own})
 
 
 @pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")  # of so few draws
 @pytest.mark.parametrize(
     ("kind", "parameters", "error"),
     [
-        (BayesianLogisticRegression, {}, 1e-4),  # by moments of the draws
-        (BayesianOrdinalClassifier, {}, 1e-12),
-        (BayesianMLPClassifier, {"hidden_layer_sizes": 5}, 1e-6),  # in float32
+        (sk.BayesianLogisticRegression, {}, 1e-4),  # by moments of the draws
+        (sk.BayesianOrdinalClassifier, {}, 1e-12),
+        (sk.BayesianMLPClassifier, {"hidden_layer_sizes": 5}, 1e-6),  # in float32
     ],
 )
 def test_probabilities_are_means_that_are_weighted_by_step_sizes(kind, parameters, error):

@@ -14,16 +14,7 @@ from _links import messages
 from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianOrdinalClassifier,
-    PosteriorSamples,
-    SamplingError,
-    SamplingWarning,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._engine.settled import fall_of_potential
 from skbayes_sgmcmc._engine.spread import excess_temperature
 from skbayes_sgmcmc.estimators._linear import _differences
@@ -50,14 +41,16 @@ def test_noise_beyond_the_spread_of_the_targets():
     """This fit ends at a noise of thousands of sds of y, with finite numbers throughout."""
     run = {"sampler": "sghmc", "step_size": 0.02, "integrator": "splitting", "init": "map",
            "n_chains": 2, "burn_in": 500, "n_draws": 100, "thinning": 5}  # fmt: skip
-    with pytest.warns(SamplingWarning, match="does not describe its training data.*Give step_size"):
-        BayesianMLPRegressor(random_state=0, **run, **FORMER).fit(*sine())
+    with pytest.warns(
+        sk.SamplingWarning, match="does not describe its training data.*Give step_size"
+    ):
+        sk.BayesianMLPRegressor(random_state=0, **run, **FORMER).fit(*sine())
 
 
 @pytest.mark.slow
 def test_the_same_fit_with_a_step_size_of_its_own():
     """The remedy of that warning: the noise is 0.1, and some bending is left to it."""
-    reg = BayesianMLPRegressor(sampler="sghmc", random_state=0, **FORMER).fit(*sine())
+    reg = sk.BayesianMLPRegressor(sampler="sghmc", random_state=0, **FORMER).fit(*sine())
     noise = 0.3 * np.exp(reg.posterior_["log_noise"]).mean() * sine()[1].std()
     assert 0.09 < noise < 0.2
 
@@ -67,12 +60,12 @@ def test_the_same_fit_with_a_step_size_of_its_own():
 def test_extreme_steps_do_not_pass_in_silence(sampler, step_size):
     """Chains that leave the posterior, or do not move from their starts: an error or a warning."""
     X, y = load_diabetes(return_X_y=True)
-    reg = BayesianMLPRegressor(
+    reg = sk.BayesianMLPRegressor(
         hidden_layer_sizes=(8,), sampler=sampler, step_size=step_size, init="random", **RUN
     )
     try:
         assert messages(lambda: reg.fit(X[:100], y[:100]))
-    except SamplingError:
+    except sk.SamplingError:
         assert not hasattr(reg, "posterior_")
 
 
@@ -80,12 +73,12 @@ def test_extreme_steps_do_not_pass_in_silence(sampler, step_size):
 @pytest.mark.parametrize("step_size", [1e6, 100.0, 1e-14])
 def test_extreme_steps_of_classifiers_do_not_pass_in_silence(sampler, step_size):
     """The cap of pSGLD hides that steps are too long: accuracy 0.90, and R-hat as it should be."""
-    clf = BayesianMLPClassifier(
+    clf = sk.BayesianMLPClassifier(
         hidden_layer_sizes=(8,), sampler=sampler, step_size=step_size, **RUN | {"thinning": 2}
     )
     try:
         assert messages(lambda: clf.fit(*load_iris(return_X_y=True)))
-    except SamplingError:
+    except sk.SamplingError:
         assert not hasattr(clf, "posterior_")
 
 
@@ -95,7 +88,7 @@ class Stub(BaseEstimator):
     n_steps_ = 10
     step_size = 0.1
     _takes_all_rows, _automatic_step = True, "step_size='auto'"
-    posterior_ = PosteriorSamples({"theta": np.zeros((2, 5, 1))})
+    posterior_ = sk.PosteriorSamples({"theta": np.zeros((2, 5, 1))})
 
     def __init__(self, mean=0.0, sd=1.0, temperature=1.0):
         self.mean, self.sd, self.temperature = mean, sd, temperature
@@ -137,7 +130,7 @@ def test_few_skewed_targets_are_not_called_nonsense():
     rng = np.random.default_rng(20)
     X = rng.standard_normal((12, 2))
     y = np.exp(0.5 * X[:, 0]) * rng.gamma(0.5, 2.0, 12)
-    reg = BayesianGLMRegressor(likelihood="gamma", random_state=0)
+    reg = sk.BayesianGLMRegressor(likelihood="gamma", random_state=0)
     assert not messages(lambda: reg.fit(X, y))
 
 
@@ -208,21 +201,21 @@ def test_steps_of_psgld_that_are_too_long_do_not_pass_in_silence(step_size, rand
     these fits said nothing.
     """
     X, y = load_iris(return_X_y=True)
-    clf = BayesianMLPClassifier(
+    clf = sk.BayesianMLPClassifier(
         sampler="psgld", step_size=step_size, burn_in=200, random_state=random_state
     )
-    with pytest.warns(SamplingWarning, match="does not describe its training data"):
+    with pytest.warns(sk.SamplingWarning, match="does not describe its training data"):
         clf.fit(X, y)
 
 
 @pytest.mark.parametrize(
     "estimator",
     [
-        BayesianLogisticRegression(prior_scale=1.0),
-        BayesianLogisticRegression(prior="laplace"),
-        BayesianOrdinalClassifier(prior_scale=1.0),
-        BayesianGLMRegressor(prior_scale=1.0),
-        BayesianGLMRegressor(prior_scale=np.ones(3), likelihood="poisson", exposure=3),
+        sk.BayesianLogisticRegression(prior_scale=1.0),
+        sk.BayesianLogisticRegression(prior="laplace"),
+        sk.BayesianOrdinalClassifier(prior_scale=1.0),
+        sk.BayesianGLMRegressor(prior_scale=1.0),
+        sk.BayesianGLMRegressor(prior_scale=np.ones(3), likelihood="poisson", exposure=3),
     ],
 )
 @pytest.mark.parametrize("sparse", [False, True])
@@ -256,11 +249,11 @@ def test_a_feature_in_other_units_is_named():
     """A coefficient of -760 had the mean -0.05: accuracy 0.685 instead of 0.74, without a word."""
     X = np.random.default_rng(0).standard_normal((300, 4)) * [1000.0, 0.001, 1.0, 0.0]
     y = X @ [0.001, -1000.0, 0.0, 0.0] > 0.0
-    clf = BayesianLogisticRegression(prior_scale=1.0, **RUN)
+    clf = sk.BayesianLogisticRegression(prior_scale=1.0, **RUN)
     (text,) = [t for t in messages(lambda: clf.fit(X, y)) if "hardly lets" in t]
     assert "depend on 'x1': it is in units of the coefficients" in text
     for rows, scale in ((X[:, 2:] / 1000.0, 0.01), (np.sign(X), 0.1)):  # all alike; indicators
-        clf = BayesianLogisticRegression(prior_scale=scale, **RUN).set_params(n_draws=10)
+        clf = sk.BayesianLogisticRegression(prior_scale=scale, **RUN).set_params(n_draws=10)
         found = messages(lambda clf=clf, rows=rows: clf.fit(rows, y))
         assert not [t for t in found if "depend on 'x" in t]
 
@@ -302,7 +295,7 @@ def test_huge_weights_do_not_heat_the_chains(seed):
     """
     rng = np.random.default_rng(seed)
     X, weight = rng.standard_normal((60, 30)), 10.0 * rng.lognormal(0.0, 2.0, 60)
-    clf = BayesianLogisticRegression(random_state=0)
+    clf = sk.BayesianLogisticRegression(random_state=0)
     assert not messages(lambda: clf.fit(X, np.arange(60) < 1, weight))
 
 
@@ -314,7 +307,7 @@ def test_kinetic_temperature(batch_size, warned):
     without gradient noise the kinetic temperature is 1 within a few percent for this step.
     """
     X, y = sine()
-    reg = BayesianMLPRegressor(
+    reg = sk.BayesianMLPRegressor(
         sampler="sghmc", integrator="baoab", step_size=1e-4, batch_size=batch_size,
         **RUN, **FORMER | {"noise": 0.1, "prior_scale": "fan_in"},
     )  # fmt: skip
@@ -337,13 +330,12 @@ def test_a_potential_that_wanders_is_no_potential_that_falls(falls, warned):
     draws = np.zeros((4, n_draws, d))
     draws[:, :, 0] = np.array(falls)[:, None] * 1.5 * time * np.sqrt(0.5 * d)
     target = SimpleNamespace(
-        model=SimpleNamespace(n_parameters=d),
-        log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0],
+        model=SimpleNamespace(n_parameters=d), log_joint_of_rows=lambda chosen, n_rows: chosen[:, 0]
     )
     assert (fall_of_potential(target, draws, 1.0) is not None) == warned
     run = SimpleNamespace(tells=True, n_steps=60, plan=SimpleNamespace(by_distance=None))
     run.fall_of_potential = lambda: fall_of_potential(target, draws, 1.0)
-    said = messages(lambda: check_drift(BayesianMLPRegressor(), run))
+    said = messages(lambda: check_drift(sk.BayesianMLPRegressor(), run))
     assert len(said) == warned
 
 
@@ -364,7 +356,7 @@ def test_draws_that_are_spread_too_far(variance, warned, temperature):
     )
     run = SimpleNamespace(tells=True)
     run.excess_temperature = lambda: excess_temperature(target, draws, temperature)
-    found = messages(lambda: check_spread(BayesianMLPRegressor(), run))
+    found = messages(lambda: check_spread(sk.BayesianMLPRegressor(), run))
     assert len(found) == warned
     assert all(re.search(r"spread as at (1\.9|2)", text) for text in found)
 
@@ -378,7 +370,7 @@ def test_small_networks_are_not_taken_for_hot_ones():
     rng = np.random.default_rng(0)
     X = np.linspace(-2.0, 2.0, 100)[:, None]
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(100)
-    reg = BayesianMLPRegressor(hidden_layer_sizes=10, max_steps=1500, random_state=2)
+    reg = sk.BayesianMLPRegressor(hidden_layer_sizes=10, max_steps=1500, random_state=2)
     assert not [text for text in messages(lambda: reg.fit(X, y)) if "spread" in text]
 
 
@@ -387,7 +379,7 @@ def test_a_few_targets_far_off_are_no_nonsense():
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((1000, 2)), rng.standard_normal(1000)
     y[rng.choice(1000, 5, replace=False)] *= 50.0
-    assert not messages(lambda: BayesianGLMRegressor(random_state=0).fit(X, y))
+    assert not messages(lambda: sk.BayesianGLMRegressor(random_state=0).fit(X, y))
 
 
 @pytest.mark.parametrize(
@@ -406,7 +398,7 @@ def test_targets_with_long_tails_are_no_nonsense(likelihood, n, d, seed):
     y = mean * rng.gamma(shape, 1.0 / shape, n)
     if likelihood == "negative_binomial":
         y = rng.poisson(y)
-    reg = BayesianGLMRegressor(likelihood=likelihood, n_draws=200, random_state=0)
+    reg = sk.BayesianGLMRegressor(likelihood=likelihood, n_draws=200, random_state=0)
     assert not [text for text in messages(lambda: reg.fit(X, y)) if "does not describe" in text]
 
 
@@ -423,7 +415,7 @@ def test_given_steps_of_linear_models_that_are_too_long(sampler, step_size, warn
     X = rng.standard_normal((150, 4))
     mean = np.exp(X @ (0.5 * rng.standard_normal(4)))
     y = rng.poisson(mean * rng.gamma(2.0, 0.5, 150))
-    reg = BayesianGLMRegressor(
+    reg = sk.BayesianGLMRegressor(
         likelihood="negative_binomial", sampler=sampler, step_size=step_size, batch_size=150,
         n_draws=200, burn_in=200, thinning=2, random_state=0,
     )  # fmt: skip
@@ -431,7 +423,7 @@ def test_given_steps_of_linear_models_that_are_too_long(sampler, step_size, warn
     assert len(found) == warned
 
 
-@pytest.mark.parametrize("kind", [BayesianLogisticRegression, BayesianMLPClassifier])
+@pytest.mark.parametrize("kind", [sk.BayesianLogisticRegression, sk.BayesianMLPClassifier])
 def test_a_fit_after_a_stream_is_looked_at_as_any_other(kind):
     """Steps that are far too long; of the part of a stream that came before, nothing is known."""
     X, y = load_iris(return_X_y=True)
@@ -450,7 +442,7 @@ def test_few_rows_leave_the_noise_open(n, warned):
 def test_a_potential_that_still_falls():
     """From a random start without a burn-in, most of the fall happens while draws are kept."""
     X, y = load_diabetes(return_X_y=True)
-    reg = BayesianMLPRegressor(
+    reg = sk.BayesianMLPRegressor(
         sampler="sgld", step_size=1e-4, init="random", hidden_layer_sizes=(20,),
         prior_scale="fan_in", noise=20.0, **RUN | {"burn_in": 0, "thinning": 20},
     )  # fmt: skip
@@ -463,10 +455,10 @@ def test_honest_fits_do_not_warn_of_nonsense(name):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
     if name == "logistic":
-        estimator, y = BayesianLogisticRegression(random_state=0), rng.integers(0, 2, 200)
+        estimator, y = sk.BayesianLogisticRegression(random_state=0), rng.integers(0, 2, 200)
     else:
         run = {"n_draws": 20, "burn_in": 200, "thinning": 2, "random_state": 0}
-        estimator = BayesianMLPRegressor(hidden_layer_sizes=20, **run)
+        estimator = sk.BayesianMLPRegressor(hidden_layer_sizes=20, **run)
         y = np.ones(200) if name == "constant" else rng.standard_normal(200)
     if name == "two rows":
         X, y = X[:2], y[:2]
@@ -485,7 +477,7 @@ def test_rare_events_and_weights_are_no_nonsense(weights):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((2000, 8)), (np.arange(2000) % 200 == 7).astype(int)
     weight = {"rows": np.where(y, 199.0, 1.0), "small": rng.lognormal(-5.0, 1.0, 2000)}.get(weights)
-    clf = BayesianLogisticRegression(
+    clf = sk.BayesianLogisticRegression(
         class_weight="balanced" if weights == "balanced" else None, n_draws=100, random_state=0
     )
     assert not [text for text in messages(lambda: clf.fit(X, y, weight)) if "describe" in text]

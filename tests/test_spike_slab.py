@@ -6,11 +6,13 @@ the published scheme (rho = E[rho~(beta)] given rho's own prior) are one-dimensi
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from _files import by_skops
+from _cases import cases
 from scipy.special import expit, logit
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -20,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from skbayes_sgmcmc import (
     BayesianLogisticRegression,
+    BayesianMLPRegressor,
     BayesianModuleClassifier,
     BayesianModuleRegressor,
     Pruning,
@@ -34,7 +37,7 @@ from skbayes_sgmcmc.models.networks.mlp import MLP
 from skbayes_sgmcmc.models.networks.network import ReferenceClass
 from skbayes_sgmcmc.models.networks.spike_slab_model import SparseNetworkModel
 from skbayes_sgmcmc.priors.factorised import Normal
-from skbayes_sgmcmc.schedules import Polynomial
+from skbayes_sgmcmc.schedules import Exponential, Polynomial
 
 N, V_0, V_1, DELTA = 64, 0.1, 10.0, 0.3
 LEAST_SQUARES = np.array([0.0, 0.2, 0.3, 0.4, 0.6, 1.0])
@@ -432,34 +435,6 @@ def test_weights_are_repetitions_in_all_units(form):
     np.testing.assert_allclose(weighted.predict(form(X)), repeated.predict(form(X)), rtol=1e-7)
 
 
-@pytest.mark.usefixtures("threads")
-def test_chains_are_the_same_in_groups_and_after_an_interruption(tmp_path):
-    X, y = wide(n=60, p=20)
-    settings = {"n_chains": 4, "n_draws": 20, "burn_in": 100, "thinning": 2, "random_state": 0}
-    whole = SparseBayesianRegressor(**settings).fit(X, y)
-    apart = SparseBayesianRegressor(n_jobs=2, **settings).fit(X, y)
-    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
-        np.testing.assert_allclose(apart.posterior_[name], whole.posterior_[name], rtol=1e-7)
-    # a checkpoint of a finished run holds the latents: fitting again takes no step
-    kept = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
-    again = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings).fit(X, y)
-    np.testing.assert_array_equal(again.posterior_["sigma"], kept.posterior_["sigma"])
-
-
-def test_an_interrupted_run_goes_on_with_its_latents(tmp_path, limits, interrupt_after):
-    """Stopped after some portions of steps, when sigma has moved: then bit for bit."""
-    limits(chunk_steps=64)
-    X, y = wide(n=60, p=20)
-    settings = {"n_chains": 2, "n_draws": 200, "burn_in": 400, "thinning": 1, "random_state": 0}
-    whole = SparseBayesianRegressor(**settings).fit(X, y)
-    resumable = SparseBayesianRegressor(checkpoint=tmp_path / "run.npz", **settings)
-    interrupt_after(0.3, resumable, X, y)
-    resumable.fit(X, y)
-    for name in ("weight_1", "rho_weight_1", "sigma", "logit_delta"):
-        np.testing.assert_array_equal(resumable.posterior_[name], whole.posterior_[name])
-    assert np.abs(np.log(whole.posterior_["sigma"][:, 0])).min() > 0.1
-
-
 def test_streams_keep_their_latents():
     X, y = wide(n=400, p=20)
     reg = SparseBayesianRegressor(n_chains=2, random_state=0, standardize=False)
@@ -490,10 +465,85 @@ def test_any_module_may_have_the_prior():
     assert np.all(sd > 0.0) and reg.delta_.shape == (2,)
 
 
-def test_skops_files_hold_priors_and_compressed_draws():
-    X, y = wide(n=40, p=10)
-    reg = SparseBayesianRegressor(prior=SpikeSlab(), prune=Pruning(0.5), n_draws=20, burn_in=100,
-                                  thinning=2, random_state=0).fit(X, y)  # fmt: skip
-    for fitted in (reg, reg.compress()):
-        loaded = by_skops(fitted)
-        np.testing.assert_array_equal(loaded.predict(X), reg.predict(X))
+# what is refused, and odd data --------------------------------------------------------------------
+
+
+GIBBS = SpikeSlab(adaptation="gibbs")
+
+
+@cases(
+    "parameters, words",
+    [
+        ({"prior": SpikeSlab(spike_scale=0.0)}, "prior.spike_scale=0.0"),
+        ({"prior": SpikeSlab(slab_variance=-1.0)}, "prior.slab_variance=-1.0"),
+        ({"prior": SpikeSlab(sigma=0.0)}, "prior.sigma=0.0"),
+        ({"prior": SpikeSlab(inclusion=1.0)}, "prior.inclusion=1.0"),
+        ({"prior": SpikeSlab(inclusion_prior=(1.0, 0.0))}, r"prior.inclusion_prior\[1\]=0.0"),
+        # its draws were infinite
+        ({"prior": SpikeSlab(inclusion_prior=(1.0, 1e-300))}, r"prior.inclusion_prior\[1\]=1e-300"),
+        ({"prior": SpikeSlab(sigma_prior=3.0)}, "prior.sigma_prior=3.0"),
+        ({"prior": "normal"}, "prior='normal'"),
+        ({"prior": SpikeSlab(adaptation="vb")}, "prior.adaptation='vb'"),
+        ({"prior": SpikeSlab(gain=1.5)}, "prior.gain=1.5"),
+        ({"prior": SpikeSlab(gain=Polynomial(a=10.0, b=1.0, gamma=0.7))}, "largest value is 10"),
+        ({"prior": SpikeSlab(layers=["weight_9"])}, "prior.layers=.*'weight_9' is given twice, or"),
+        ({"prior": SpikeSlab(layers=[])}, "prior.layers="),
+        ({"prior": SpikeSlab(layers="first")}, "prior.layers='first'"),
+        ({"prior": SpikeSlab(layers=[1])}, "prior.layers="),
+        ({"prior": SpikeSlab(layers=["weight_1", "weight_1"])}, "twice"),
+        ({"threshold": 1.0}, "threshold=1.0"),
+        ({"sampler": "mala"}, "latent variables change"),
+        ({"prior": GIBBS, "temperature": 0.5}, "temperature=0.5 .*prior.adaptation='gibbs'"),
+        ({"prior": GIBBS, "temperature": Exponential(1.0, 0.1)}, "temperature="),
+    ],
+)
+def test_bad_parameters_are_named_with_a_remedy(parameters, words):
+    X, y = wide(n=20, p=10)
+    parameters = {"step_size": 0.01} | parameters
+    with pytest.raises(ValueError, match=words):
+        SparseBayesianRegressor(n_draws=5, burn_in=5, **parameters).fit(X, y)
+
+
+def test_other_noise_than_sigma_or_a_number_is_refused_and_the_prior_elsewhere():
+    X, y = wide(n=20, p=10)
+    with pytest.raises(ValueError, match=r"noise='heteroscedastic' .*noise='infer'.*or a number"):
+        BayesianModuleRegressor(Small, prior="spike_slab", noise="heteroscedastic").fit(X, y)
+    with pytest.raises(ValueError, match="prior=SpikeSlab"):
+        BayesianMLPRegressor(prior=SpikeSlab()).fit(X, y)
+
+
+@cases(
+    "change",
+    [
+        lambda X, y: (X[:5], y[:5]),  # fewer rows than columns
+        lambda X, y: (X[:1], y[:1]),
+        lambda X, y: (np.hstack([X, np.ones((len(X), 1))]), y),  # a constant column
+        lambda X, y: (np.hstack([X, X]), y),  # columns that come twice
+        lambda X, y: (X, np.full(len(y), 3.0)),
+        lambda X, y: (1e8 * X, 1e-8 * y),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize("adaptation", ["sa", "gibbs"])
+def test_odd_data_have_finite_posteriors(change, adaptation):
+    X, y = change(*wide(n=30, p=10))
+    # chains take longest to the only value that targets have
+    run = {"n_chains": 2, "n_draws": 20, "burn_in": 500 if len(set(y)) == 1 else 150,
+           "thinning": 1, "random_state": 0}  # fmt: skip
+    reg = SparseBayesianRegressor(prior=SpikeSlab(adaptation=adaptation), **run).fit(X, y)
+    mean, sd = reg.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(sd).all() and np.isfinite(reg.coef_).all()
+    assert np.all((reg.inclusion_probability_ >= 0.0) & (reg.inclusion_probability_ <= 1.0))
+    if len(y) > 1 and len(set(y)) == 1:
+        np.testing.assert_allclose(mean, y, atol=1.0)
+
+
+def test_sparse_rows_stay_sparse():
+    """400 rows of 30,000 columns would take 96 MB, and two draws of two blocks take a megabyte."""
+    X = sp.random(400, 30_000, 0.001, format="csr", random_state=0)
+    reg = SparseBayesianRegressor(n_chains=1, n_draws=2, burn_in=2, thinning=1, random_state=0)
+    tracemalloc.start()
+    reg.fit(X, np.arange(400.0) % 7)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40e6

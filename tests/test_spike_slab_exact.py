@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from skbayes_sgmcmc import (
-    BayesianModuleClassifier,
-    SamplingWarning,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-    SpikeSlab,
-)
+import skbayes_sgmcmc as sk
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "benchmarks"))
 from _inclusion import PROBLEMS, exact_inclusion, make_problem
@@ -29,7 +23,7 @@ QUICK = {"regression, low noise": {"n_chains": 16, "n_draws": 25, "max_steps": 2
 
 
 def estimator(name, **parameters):
-    kind = SparseBayesianClassifier if PROBLEMS[name][0] else SparseBayesianRegressor
+    kind = sk.SparseBayesianClassifier if PROBLEMS[name][0] else sk.SparseBayesianRegressor
     return kind(random_state=0, **parameters)
 
 
@@ -38,7 +32,7 @@ def texts_of(fit):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fitted = fit()
-    texts = [str(w.message) for w in caught if issubclass(w.category, SamplingWarning)]
+    texts = [str(w.message) for w in caught if issubclass(w.category, sk.SamplingWarning)]
     return fitted, [text for text in texts if text.endswith('("nothing-is-selected")')]
 
 
@@ -72,8 +66,8 @@ def test_a_rare_class_has_wide_spikes():
     X = rng.standard_normal((6000, 8))
     y = -5.2 + X[:, 0] + 0.5 * X[:, 1] + rng.logistic(size=6000) > 0.0
     for adaptation in ("auto", "sa"):
-        prior = SpikeSlab(adaptation=adaptation)
-        clf = SparseBayesianClassifier(random_state=0, n_chains=2, prior=prior, max_steps=6000)
+        prior = sk.SpikeSlab(adaptation=adaptation)
+        clf = sk.SparseBayesianClassifier(random_state=0, n_chains=2, prior=prior, max_steps=6000)
         assert clf.fit(X, y).inclusion_probability_[0] > 0.9
 
 
@@ -90,8 +84,8 @@ def test_many_rows_in_minibatches_do_not_widen_the_posterior(adaptation):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20_000, 4))
     y = X[:, 0] + rng.logistic(size=20_000) > 0.0
-    clf = SparseBayesianClassifier(
-        random_state=0, n_chains=2, prior=SpikeSlab(adaptation=adaptation)
+    clf = sk.SparseBayesianClassifier(
+        random_state=0, n_chains=2, prior=sk.SpikeSlab(adaptation=adaptation)
     )
     clf.fit(X, y)
     assert clf.batch_size_ == 400 and clf.inclusion_probability_[1:].max() < 0.05
@@ -110,15 +104,12 @@ def test_delta_that_runs_away_warns_with_a_remedy_that_helps():
     run = {"n_chains": 2, "max_steps": 3000}
 
     def warned(**prior):
-        return texts_of(lambda: estimator("few rows", prior=SpikeSlab(**prior), **run).fit(X, y))
+        return texts_of(lambda: estimator("few rows", prior=sk.SpikeSlab(**prior), **run).fit(X, y))
 
     clf, (text,) = warned(adaptation="sa")
     assert "delta of 'weight_1' has run away to" in text and "no weight" in text
     assert clf.delta_[0] < 1e-6 and len(clf.get_support(indices=True)) == 0
-    for remedy in (
-        {"adaptation": "gibbs"},
-        {"adaptation": "sa", "inclusion_prior": (2.0, 2.0)},
-    ):
+    for remedy in ({"adaptation": "gibbs"}, {"adaptation": "sa", "inclusion_prior": (2.0, 2.0)}):
         clf, texts = warned(**remedy)
         assert not texts and 0 in clf.get_support(indices=True), remedy
 
@@ -128,8 +119,8 @@ def test_delta_may_run_away_to_one():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((500, 3))
     y = X.sum(1) + 0.1 * rng.standard_normal(500)
-    prior = SpikeSlab(adaptation="sa", inclusion_prior=(3.0, 1.0))
-    reg = SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=3000)
+    prior = sk.SpikeSlab(adaptation="sa", inclusion_prior=(3.0, 1.0))
+    reg = sk.SparseBayesianRegressor(prior=prior, random_state=0, n_chains=2, max_steps=3000)
     _, (text,) = texts_of(lambda: reg.fit(X, y))
     assert "every weight" in text and "a larger b" in text
 
@@ -139,18 +130,18 @@ def test_spikes_that_hold_all_effects_warn_with_a_remedy_that_helps():
     """Sigma that is adapted in classification makes the spikes as wide as the coefficients."""
     X, y = load_breast_cancer(return_X_y=True)
     run = {"random_state": 0, "n_chains": 2, "max_steps": 3000}
-    wide = SparseBayesianClassifier(prior=SpikeSlab(0.1, learn_sigma=True), **run)
+    wide = sk.SparseBayesianClassifier(prior=sk.SpikeSlab(0.1, learn_sigma=True), **run)
     _, (text,) = texts_of(lambda: wide.fit(X, y))
     assert "leaves out every feature, and yet" in text and "learn_sigma=False" in text
-    prior = SpikeSlab(spike_scale=0.02, learn_sigma=False)
-    narrow, texts = texts_of(lambda: SparseBayesianClassifier(prior=prior, **run).fit(X, y))
+    prior = sk.SpikeSlab(spike_scale=0.02, learn_sigma=False)
+    narrow, texts = texts_of(lambda: sk.SparseBayesianClassifier(prior=prior, **run).fit(X, y))
     assert not texts and narrow.get_support().any()
 
 
 def test_nothing_to_select_is_no_reason_to_warn():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 6)), rng.standard_normal(200)
-    reg = SparseBayesianRegressor(random_state=0, n_chains=2, max_steps=1000)
+    reg = sk.SparseBayesianRegressor(random_state=0, n_chains=2, max_steps=1000)
     assert texts_of(lambda: reg.fit(X, y))[1] == []
     assert not reg.get_support().any()
 
@@ -170,11 +161,11 @@ def test_auto_is_gibbs_at_temperature_one_only(temperature, same):
            "temperature": temperature, "random_state": 0}  # fmt: skip
 
     def draws(prior):
-        sparse = SparseBayesianClassifier(prior=prior, **run).fit(X, X[:, 0] > 0.0)
-        module = BayesianModuleClassifier(lambda: nn.Linear(3, 2), prior=prior, **run)
+        sparse = sk.SparseBayesianClassifier(prior=prior, **run).fit(X, X[:, 0] > 0.0)
+        module = sk.BayesianModuleClassifier(lambda: nn.Linear(3, 2), prior=prior, **run)
         return sparse.posterior_["sigma"], module.fit(X, X[:, 0] > 0.0).posterior_["rho_weight"]
 
-    expected = draws(SpikeSlab(adaptation=same))
-    for prior in (SpikeSlab(), "spike_slab"):
+    expected = draws(sk.SpikeSlab(adaptation=same))
+    for prior in (sk.SpikeSlab(), "spike_slab"):
         for found, given in zip(draws(prior), expected, strict=True):
             np.testing.assert_array_equal(found, given)

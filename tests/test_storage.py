@@ -27,16 +27,9 @@ X, y = load_digits(return_X_y=True)
 X, y = X[:300], y[:300]
 #: max_steps bounds the descents to the starts, too
 SHORT = {
-    "hidden_layer_sizes": 20,
-    "n_chains": 2,
-    "n_draws": 20,
-    "burn_in": 100,
-    "thinning": 5,
-    "max_steps": 200,
-    "dtype": "float32",
-    "calibrate": False,
-    "random_state": 0,
-}
+    "hidden_layer_sizes": 20, "n_chains": 2, "n_draws": 20, "burn_in": 100, "thinning": 5,
+    "max_steps": 200, "dtype": "float32", "calibrate": False, "random_state": 0,
+}  # fmt: skip
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 
@@ -133,24 +126,10 @@ def test_a_full_disk_is_said_before_any_step(monkeypatch, tmp_path):
     assert not hasattr(clf, "posterior_") and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("parameter", "value"), [("dir", "no/such/folder"), ("dtype", "int8")])
-def test_storage_parameters_are_checked(parameter, value):
-    kept = Storage(**{parameter: value})
-    with pytest.raises(ValueError, match=rf"storage\.{parameter}='{value}' is not allowed"):
-        BayesianMLPClassifier(**SHORT, storage=kept).fit(X, y)
-
-
 @pytest.mark.parametrize("storage", ["bfloat16", Storage])
 def test_a_storage_is_an_object(storage):
     with pytest.raises(ValueError, match=r"storage=.* is not allowed: give None or Storage\("):
         BayesianMLPClassifier(**SHORT, storage=storage).fit(X, y)
-
-
-def test_a_storage_can_be_searched_cloned_and_pickled():
-    clf = clone(BayesianMLPClassifier(storage=Storage("bfloat16", dir="draws")))
-    clf.set_params(storage__dtype="float32")
-    again = pickle.loads(pickle.dumps(clf)).storage
-    assert again.get_params() == {"dtype": "float32", "dir": "draws"}
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -49,10 +49,7 @@ def counted(*keys):
 
 @pytest.mark.parametrize(
     ("rounds", "words"),
-    [
-        (10, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-        (7, "5f6fb709 0d893f64 4f121f81 4f730a48"),
-    ],
+    [(10, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"), (7, "5f6fb709 0d893f64 4f121f81 4f730a48")],
 )
 def test_philox_gives_the_published_words(rounds, words):
     """The generator's known answers for a key and a counter of zeros (Salmon et al. 2011)."""

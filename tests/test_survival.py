@@ -12,11 +12,7 @@ from _cases import cases
 from _links import section_of
 
 from skbayes_sgmcmc import BayesianGLMRegressor
-from skbayes_sgmcmc.inspection import (
-    LearningCurve,
-    LearningCurveDisplay,
-    PredictiveCheckDisplay,
-)
+from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, PredictiveCheckDisplay
 from skbayes_sgmcmc.models.likelihoods.survival import LogNormal, Weibull
 
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")

@@ -23,20 +23,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianCNNClassifier,
-    BayesianGLMRegressor,
-    BayesianICA,
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    DeepPoissonFactorAnalysis,
-    DistilledClassifier,
-    LatentDirichletAllocation,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models._constants import Constant
 from skbayes_sgmcmc.models._threads import serial_products
@@ -65,33 +52,37 @@ def batch_normed(n_features_in=16, n_outputs=2):
 
 CASES = {
     "cnn": (
-        BayesianCNNClassifier(
+        sk.BayesianCNNClassifier(
             conv_channels=(3, 4), hidden_layer_sizes=(5,), step_size=1e-3, image_shape=(1, 4, 4)
         ),
         X,
         Y,
     ),
-    "mlp": (BayesianMLPClassifier(hidden_layer_sizes=(6, 5), step_size=1e-2), X, Y),
+    "mlp": (sk.BayesianMLPClassifier(hidden_layer_sizes=(6, 5), step_size=1e-2), X, Y),
     "bfloat16": (
-        BayesianMLPClassifier(hidden_layer_sizes=(6,), step_size=1e-2, precision="bfloat16"),
+        sk.BayesianMLPClassifier(hidden_layer_sizes=(6,), step_size=1e-2, precision="bfloat16"),
         X,
         Y,
     ),
-    "schedule": (BayesianMLPRegressor(hidden_layer_sizes=(6,), step_size=1e-3), X, X[:, :2]),
-    "module": (BayesianModuleClassifier(batch_normed, step_size=1e-2), X, Y),
+    "schedule": (sk.BayesianMLPRegressor(hidden_layer_sizes=(6,), step_size=1e-3), X, X[:, :2]),
+    "module": (sk.BayesianModuleClassifier(batch_normed, step_size=1e-2), X, Y),
     "module_in_turn": (
-        BayesianModuleClassifier(batch_normed, step_size=1e-2, chain_method="sequential"),
+        sk.BayesianModuleClassifier(batch_normed, step_size=1e-2, chain_method="sequential"),
         X,
         Y,
     ),
-    "sparse": (SparseBayesianClassifier(step_size=1e-3, compiled=False), X, Y),
-    "sparse_compiled": (SparseBayesianRegressor(step_size=1e-4, compiled=True), X, X[:, 0]),
-    "logistic": (BayesianLogisticRegression(step_size=0.1, compiled=False), X, Y),
-    "logistic_auto": (BayesianLogisticRegression(), X, Y),
-    "ica": (BayesianICA(), X[:, :3], None),
-    "lda": (LatentDirichletAllocation(n_components=3, compiled=False, batch_size=5), COUNTS, None),
+    "sparse": (sk.SparseBayesianClassifier(step_size=1e-3, compiled=False), X, Y),
+    "sparse_compiled": (sk.SparseBayesianRegressor(step_size=1e-4, compiled=True), X, X[:, 0]),
+    "logistic": (sk.BayesianLogisticRegression(step_size=0.1, compiled=False), X, Y),
+    "logistic_auto": (sk.BayesianLogisticRegression(), X, Y),
+    "ica": (sk.BayesianICA(), X[:, :3], None),
+    "lda": (
+        sk.LatentDirichletAllocation(n_components=3, compiled=False, batch_size=5),
+        COUNTS,
+        None,
+    ),
     "dpfa": (
-        DeepPoissonFactorAnalysis(n_components=(4, 3), compiled=False, batch_size=5),
+        sk.DeepPoissonFactorAnalysis(n_components=(4, 3), compiled=False, batch_size=5),
         COUNTS,
         None,
     ),
@@ -178,7 +169,7 @@ def test_what_precedes_chains_computes_products_in_one_thread(monkeypatch):
     monkeypatch.setattr(DenseDesign, "transposed_times", looked)
     X = np.random.default_rng(0).standard_normal((60, 3))
     with threadpool_limits(limits=2, user_api="blas"):
-        BayesianLogisticRegression(n_draws=10, random_state=0).fit(X, X[:, 0] > 0)
+        sk.BayesianLogisticRegression(n_draws=10, random_state=0).fit(X, X[:, 0] > 0)
         assert blas_threads() == {2}
     assert seen
     assert all(found == {1} for found in seen)
@@ -219,12 +210,12 @@ def meanwhile(monkeypatch, place, look):
 #: what a fit passes before it has draws
 DRAW = having("draw"), "draw"
 FITTED_TWICE = {
-    "classifier": (BayesianLogisticRegression(step_size=0.1), "predict_proba", (X, Y), DRAW),
-    "regressor": (BayesianGLMRegressor(), "predict", (X, X[:, 0]), DRAW),
-    "ica": (BayesianICA(step_size=0.1), "transform", (X[:, :3],), DRAW),
+    "classifier": (sk.BayesianLogisticRegression(step_size=0.1), "predict_proba", (X, Y), DRAW),
+    "regressor": (sk.BayesianGLMRegressor(), "predict", (X, X[:, 0]), DRAW),
+    "ica": (sk.BayesianICA(step_size=0.1), "transform", (X[:, :3],), DRAW),
     "lda": (CASES["lda"][0], "transform", (COUNTS,), DRAW),
     "student": (
-        DistilledClassifier(BayesianLogisticRegression(**RUN), n_epochs=2),
+        sk.DistilledClassifier(sk.BayesianLogisticRegression(**RUN), n_epochs=2),
         "predict_proba",
         (X, Y),
         ([having("Training")[0].Training], "run"),
@@ -263,7 +254,7 @@ def test_an_object_has_one_fit_at_a_time_which_appears_as_a_whole(case, monkeypa
 
 def test_parameters_that_are_set_during_a_fit_are_of_the_next(monkeypatch):
     """The fit ends with the draws it began with, and does not take the new value back."""
-    estimator = BayesianLogisticRegression(**RUN)
+    estimator = sk.BayesianLogisticRegression(**RUN)
     expected = estimator.fit(X, Y).posterior_["coef"]
     meanwhile(monkeypatch, DRAW, lambda: estimator.set_params(n_draws=7))
     np.testing.assert_array_equal(estimator.fit(X, Y).posterior_["coef"], expected)
@@ -271,7 +262,7 @@ def test_parameters_that_are_set_during_a_fit_are_of_the_next(monkeypatch):
 
 
 def test_a_fit_that_fails_lets_in_the_next():
-    estimator = BayesianLogisticRegression(**RUN)
+    estimator = sk.BayesianLogisticRegression(**RUN)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         estimator.fit(X, Y[:-1])
     assert estimator.fit(X, Y).n_draws_ == RUN["n_draws"]
@@ -292,7 +283,7 @@ NOTED: list[int] = []
 
 
 @pytest.mark.parametrize(("most", "threads"), [(LIMITS.threaded_products, 1), (0, 2)])
-@pytest.mark.parametrize("estimator", [BayesianLogisticRegression, BayesianMLPClassifier])
+@pytest.mark.parametrize("estimator", [sk.BayesianLogisticRegression, sk.BayesianMLPClassifier])
 def test_small_steps_have_one_thread_and_the_number_is_restored(limits, estimator, most, threads):
     """Threads that wait for each other at every operation take minutes on a busy machine."""
     limits(threaded_products=most)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from _cases import cases
-from _files import by_skops
 from sklearn.decomposition import LatentDirichletAllocation as VariationalLDA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -144,36 +143,26 @@ def test_topics_of_scikit_learn_are_scored():
     assert ours.score(X_test) == pytest.approx(-np.log(ours.perplexity(X_test, random_state=0)))
 
 
-@cases("bad", [np.ones(3), np.zeros((2, 3)), -np.ones((2, 3))])
-def test_bad_topics(bad):
-    with pytest.raises(ValueError, match="topics of shape .* is not allowed"):
-        document_completion_perplexity(bad, np.ones((2, 3)))
-
-
 @cases(
-    "X, message",
+    "topics, X, alpha, message",
     [
-        (np.ones((2, 2)), r"X of shape \(2, 2\) is not allowed with topics of 3 words"),
-        (-np.ones((2, 3)), "Negative values in data passed to X"),
-        ([[1.0, np.nan, 2.0]], "Input X contains NaN"),
-        (np.full((1, 3), 1e9), "document 0 has 3e.09 words"),
-        (
-            [["a", "b", "c"]],
-            "not numeric",
-        ),
+        (np.ones(3), np.ones((2, 3)), 0.1, r"topics of shape \(3,\) is not allowed"),
+        (np.zeros((2, 3)), np.ones((2, 3)), 0.1, "topics of shape .* is not allowed"),
+        (-np.ones((2, 3)), np.ones((2, 3)), 0.1, "topics of shape .* is not allowed"),
+        # fewer words than the topics have were scored as if they were the first ones
+        (np.ones((2, 3)), np.ones((2, 2)), 0.1, r"X of shape \(2, 2\) .* topics of 3 words"),
+        (np.ones((2, 3)), -np.ones((2, 3)), 0.1, "Negative values in data passed to X"),
+        (np.ones((2, 3)), [[1.0, np.nan, 2.0]], 0.1, "Input X contains NaN"),
+        (np.ones((2, 3)), np.full((1, 3), 1e9), 0.1, "document 0 has 3e.09 words"),
+        (np.ones((2, 3)), [["a", "b", "c"]], 0.1, "not numeric"),
+        # the perplexity was nan
+        *((np.ones((2, 3)), np.ones((2, 3)), alpha, "doc_topic_prior=.* is not allowed")
+          for alpha in (0.0, -1.0, np.nan, "0.1")),
     ],
-)
-def test_bad_counts(X, message):
-    """Fewer words than the topics have were scored as if they were the first ones."""
+)  # fmt: skip
+def test_what_can_not_be_scored(topics, X, alpha, message):
     with pytest.raises(ValueError, match=message):
-        document_completion_perplexity(np.ones((2, 3)), X)
-
-
-@cases("alpha", [0.0, -1.0, np.nan, "0.1"])
-def test_bad_priors_of_proportions(alpha):
-    """The perplexity was nan."""
-    with pytest.raises(ValueError, match="doc_topic_prior=.* is not allowed"):
-        document_completion_perplexity(np.ones((2, 3)), np.ones((2, 3)), doc_topic_prior=alpha)
+        document_completion_perplexity(topics, X, doc_topic_prior=alpha)
 
 
 @pytest.mark.filterwarnings("error")
@@ -217,12 +206,6 @@ def test_names_out_and_set_output(fitted):
     assert list(frame.columns) == list(lda.get_feature_names_out())
     np.testing.assert_allclose(frame.sum(axis=1), 1.0)
     lda.set_output(transform="default")
-
-
-def test_skops_round_trip(fitted):
-    lda, X = fitted
-    loaded = by_skops(lda)
-    np.testing.assert_array_equal(loaded.transform(X), lda.transform(X))
 
 
 def test_summary_names_words(fitted):

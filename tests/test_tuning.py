@@ -1,6 +1,8 @@
-"""What ``step_size="auto"`` means: for a user's models, for samplers, and where it is refused."""
+"""What ``step_size="auto"`` means, where it is refused, and what becomes of steps too long."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +12,14 @@ from _targets import GaussianMean
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    sample,
-)
+import skbayes_sgmcmc as sk
+from skbayes_sgmcmc._data.minibatch import Minibatches
+from skbayes_sgmcmc._engine import energy
+from skbayes_sgmcmc._engine.target import Target
 from skbayes_sgmcmc.models import CurvedModel, Data, DensityModel, ManyModes
 from skbayes_sgmcmc.models._linalg import largest_of_symmetric
 from skbayes_sgmcmc.models.linear.logistic import LogisticModel
+from skbayes_sgmcmc.models.tuning.gaussian import WhitenedGaussian
 from skbayes_sgmcmc.models.tuning.walls import step_at_walls
 from skbayes_sgmcmc.priors import Normal
 from skbayes_sgmcmc.samplers import MALA, PSGLD, SGHMC, SGLD, Sampler
@@ -68,9 +70,9 @@ def test_without_tuning_what_needs_the_maximum_is_refused_by_its_name(model, giv
     name, value = given.replace("'", "").split("=")
     message = f"^{given} is not allowed: the maximum of the posterior density is not known; give "
     with pytest.raises(ValueError, match=message):
-        sample(model, data=rows(), **({"step_size": 0.1} | {name: value}))
+        sk.sample(model, data=rows(), **({"step_size": 0.1} | {name: value}))
     with pytest.raises(ValueError, match="no curvature; give preconditioner=None or an array"):
-        sample(model, data=rows(), preconditioner="hessian")
+        sk.sample(model, data=rows(), preconditioner="hessian")
 
 
 @pytest.mark.statistical
@@ -85,7 +87,7 @@ def test_models_with_tuning_of_their_own(model, step):
     at most 5% more by the drift.
     """
     data = rows()
-    draws = sample(
+    draws = sk.sample(
         model(3, 1.0),
         data=data,
         step_size="auto",
@@ -121,15 +123,15 @@ def test_a_sampler_without_a_rule_needs_a_number_or_one():
         100, 3, n_informative=3, n_redundant=0, n_clusters_per_class=1, random_state=0
     )
     with pytest.raises(ValueError, match="with NoRule, which has no rule .*number, or .* own_step"):
-        BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
+        sk.BayesianLogisticRegression(sampler=NoRule()).fit(X, y)
     for sampler, step_size in ((NoRule(), 0.1), (OwnRule(), "auto")):
-        clf = BayesianLogisticRegression(sampler=sampler, step_size=step_size, random_state=0)
+        clf = sk.BayesianLogisticRegression(sampler=sampler, step_size=step_size, random_state=0)
         assert clf.fit(X, y).score(X, y) > 0.8
 
 
 def test_a_sampler_without_a_step_says_what_it_lacks():
     with pytest.raises(NotImplementedError, match=r"Sampler has no method euler\(theta"):
-        sample(lambda theta: -(theta**2).sum(1), 1, sampler=Sampler(), step_size=0.1)
+        sk.sample(lambda theta: -(theta**2).sum(1), 1, sampler=Sampler(), step_size=0.1)
 
 
 def test_samplers_own_rules():
@@ -161,12 +163,12 @@ def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
         "sampler='sgld'.*centre and scale.*step_size, burn_in and thinning as numbers"
     )
     with pytest.raises(ValueError, match=message):
-        BayesianLogisticRegression(sampler="psgld").fit(X, y)
+        sk.BayesianLogisticRegression(sampler="psgld").fit(X, y)
     # who says how long the run is may have it
     lengths = {"n_draws": 20, "burn_in": 10, "thinning": 1, "n_chains": 2, "random_state": 0}
-    clf = BayesianLogisticRegression(sampler="psgld", **lengths).fit(X, y)
+    clf = sk.BayesianLogisticRegression(sampler="psgld", **lengths).fit(X, y)
     assert clf.posterior_["coef"].shape[:2] == (2, 20)
-    clf = BayesianLogisticRegression(sampler="psgld").partial_fit(X[::2], y[::2])
+    clf = sk.BayesianLogisticRegression(sampler="psgld").partial_fit(X[::2], y[::2])
     assert np.isfinite(clf.coef_).all()
 
 
@@ -174,9 +176,9 @@ def test_psgld_is_refused_where_no_diagonal_preconditioner_mixes():
 @pytest.mark.parametrize(
     ("estimator", "sampler"),
     [
-        (BayesianLogisticRegression(), "sgld"),
-        (BayesianLogisticRegression(), "sghmc"),
-        (BayesianGLMRegressor(likelihood="poisson"), "sgld"),
+        (sk.BayesianLogisticRegression(), "sgld"),
+        (sk.BayesianLogisticRegression(), "sghmc"),
+        (sk.BayesianGLMRegressor(likelihood="poisson"), "sgld"),
     ],
 )
 def test_plain_gradients_of_small_minibatches_take_smaller_steps(estimator, sampler):
@@ -201,8 +203,8 @@ def test_more_rows_than_fit_take_smaller_steps_with_psgld():
     """Minibatches of pSGLD are larger than others', and its step follows their noise."""
     X, y = make_classification(6000, 10, n_redundant=0, random_state=0)
     parameters = {"sampler": "psgld", "n_draws": 5, "thinning": 1, "burn_in": 5, "random_state": 0}
-    clf = BayesianLogisticRegression(**parameters).fit(X, y)
-    smaller = BayesianLogisticRegression(batch_size=200, **parameters).fit(X, y)
+    clf = sk.BayesianLogisticRegression(**parameters).fit(X, y)
+    smaller = sk.BayesianLogisticRegression(batch_size=200, **parameters).fit(X, y)
     assert clf.batch_size_ > 1000
     # eta goes with n, and G with sqrt(n): sqrt(200 / n) between them
     expected = (200 / clf.batch_size_) ** 0.5
@@ -350,3 +352,155 @@ def test_the_largest_curvature_of_few_parameters_ends_with_their_number():
     matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
     assert largest_of_symmetric(lambda v: matrix @ v, 2, 30) == pytest.approx(3.0, abs=1e-12)
     assert largest_of_symmetric(lambda v: 5.0 * v, 1, 30) == pytest.approx(5.0, abs=1e-12)
+
+
+# chains that diverge ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "student_t"])
+def test_momentum_is_for_all_rows(likelihood):
+    """The number of rows that are used whole does not depend on what control variates add to them.
+
+    4,000 rows of 30 features and one are up to 2^17 numbers, and with control variates they are
+    more. The sampler is chosen before these are made.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 30))
+    budget = {"n_draws": 2, "burn_in": 2, "thinning": 1, "n_chains": 2, "random_state": 0}
+    if likelihood == "logistic":
+        model = sk.BayesianLogisticRegression(**budget).fit(
+            X, X[:, 0] + rng.logistic(size=4000) > 0
+        )
+    else:
+        y = X[:, 0] + rng.standard_t(3, size=4000)
+        model = sk.BayesianGLMRegressor(likelihood=likelihood, **budget).fit(X, y)
+    assert model.batch_size_ == 4000
+
+
+def counts_with_step(monkeypatch, eta, **parameters):
+    """An unfitted Poisson regression that takes ``eta`` for the automatic step, and its data."""
+    set_step = WhitenedGaussian.set_step
+
+    def too_large(self, values, data, request):
+        set_step(self, values, data, request)
+        values.step_size, values.spacing = eta, request.sampler.spacing(eta)
+
+    monkeypatch.setattr(WhitenedGaussian, "set_step", too_large)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    reg = sk.BayesianGLMRegressor(likelihood="poisson", n_draws=100, random_state=0, **parameters)
+    return reg, X, rng.poisson(np.exp(X[:, 0])).astype(float)
+
+
+@pytest.mark.filterwarnings("error::skbayes_sgmcmc.SamplingWarning")
+def test_runs_with_automatic_steps_that_diverge_are_repeated(
+    monkeypatch, tmp_path, interrupt_after
+):
+    """With a quarter of the step for all chains: the bits of a fit that begins with this step.
+
+    A chain diverges with a step of 3.2. An interrupted repetition goes on from a file of its own.
+    """
+    monkeypatch.setattr(energy, "ENERGY", replace(energy.ENERGY, largest_error=np.inf))
+    reg, *rows = counts_with_step(monkeypatch, 0.8)
+    expected = reg.fit(*rows)
+    reg, *rows = counts_with_step(monkeypatch, 3.2, checkpoint=tmp_path / "file.npz")
+    assert "file.again-1.npz" in interrupt_after(0.7, reg, *rows)
+    reg.fit(*rows)
+    assert (reg.step_size_, reg.n_chains_) == (pytest.approx(0.8), 4)
+    np.testing.assert_array_equal(reg.posterior_["coef"], expected.posterior_["coef"])
+
+
+def test_a_fit_fails_if_every_repetition_diverges(monkeypatch):
+    """Runs with 1e6 and three times a quarter of the last step."""
+    reg, *rows = counts_with_step(monkeypatch, 1e6)
+    with pytest.raises(sk.SamplingError, match=r"last step size 15625.* 64 times this step"):
+        reg.fit(*rows)
+    assert not hasattr(reg, "posterior_")
+
+
+# steps that are too long for the posterior -------------------------------------------------------
+
+
+def separated_classes(prior_scale):
+    """30 rows of two classes with a gap between them; mean and sd of the slope and the intercept.
+
+    The posterior is added up on a grid of 600 slopes and 600 intercepts.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(30)
+    x, y = x + 0.02 * np.sign(x), (x > 0.0).astype(int)
+    slope = np.linspace(0.0, 5.0, 600)[:, None] * prior_scale
+    intercept = np.linspace(-3.0, 3.0, 600) * prior_scale
+    log_p = -0.5 * (slope / prior_scale) ** 2
+    for one, sign in zip(x, 2 * y - 1, strict=True):
+        log_p = log_p - np.logaddexp(0.0, -sign * (slope * one + intercept))
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    means = [(p * values).sum() for values in (slope, intercept)]
+    squares = [(p * values**2).sum() for values in (slope, intercept)]
+    return x[:, None], y, np.array(means), np.sqrt(np.subtract(squares, np.square(means)))
+
+
+@pytest.mark.statistical
+@pytest.mark.filterwarnings("error::skbayes_sgmcmc.SamplingWarning")
+@pytest.mark.parametrize(
+    ("reg", "sampler", "prior_scale"),
+    [
+        (sk.BayesianGLMRegressor(likelihood="binomial"), "auto", 10.0),
+        (sk.BayesianGLMRegressor(likelihood="binomial"), "sgld", 10.0),
+        pytest.param(
+            sk.BayesianGLMRegressor(likelihood="binomial"), "auto", 100.0, marks=pytest.mark.slow
+        ),
+        pytest.param(sk.BayesianOrdinalClassifier(), "auto", 100.0, marks=pytest.mark.slow),
+        pytest.param(sk.BayesianLogisticRegression(), "auto", 100.0, marks=pytest.mark.slow),
+    ],
+)
+def test_separated_classes_under_a_wide_prior(reg, sampler, prior_scale):
+    """Means within 0.1 sd, sds within 10% of those of a grid.
+
+    The posterior is nearly flat in a wedge, with a wall of all rows at its border. With steps that
+    suit the Gaussian approximation, sds of the binomial fits were 1.2 times too large for a scale
+    of 10, and 25 times for 100.
+    """
+    X, y, mean, sd = separated_classes(prior_scale)
+    reg.set_params(sampler=sampler, prior_scale=prior_scale, random_state=0).fit(X, y)
+    draws = reg.posterior_
+    ordinal = "cutpoints" in draws.shapes
+    second = -draws.pooled("cutpoints") if ordinal else draws.pooled("intercept")
+    found = np.column_stack([draws.pooled("coef").ravel(), second.ravel()])
+    assert np.abs((found.mean(0) - mean) / sd).max() <= 0.1
+    assert np.abs(found.std(0) / sd - 1.0).max() <= 0.1
+
+
+def test_steps_that_are_too_large_after_every_repetition_are_warned_of(monkeypatch):
+    """No error is within a bound of zero; three repetitions divide the step by 64."""
+    monkeypatch.setattr(energy, "ENERGY", replace(energy.ENERGY, largest_error=0.0))
+    reg, *rows = counts_with_step(monkeypatch, 0.4)
+    with pytest.warns(sk.SamplingWarning, match="steps of SGHMC are too large.*narrower prior"):
+        reg.fit(*rows)
+    assert reg.step_size_ == pytest.approx(0.4 / 64.0)
+
+
+@pytest.mark.parametrize("squared", [0.2, 1.0])
+def test_energy_errors_on_a_normal_posterior(squared):
+    """Mean of Delta^2 / d of leapfrog steps of the squared length s at draws of N(0, I / N).
+
+    Delta is s (|theta'|^2 - |theta|^2) / 8 for theta' = (1 - s/2) theta + sqrt(s) xi, in units of
+    1 / sqrt(N). Means of 4,000 squares have standard errors of 2.5%.
+    """
+    model = GaussianMean(3, 0.0)
+    data = Data({"x": torch.zeros(N, 3, dtype=torch.float64)}, N)
+    rng, s = np.random.default_rng(1), squared
+    draws = rng.standard_normal((4, 5000, 3)) / np.sqrt(N)
+    found = energy.energy_error(Target(model, data), Minibatches(data, N), [draws], s, 1.0)
+    square, growth = (s / 8.0) ** 2, s * s / 4.0
+    variance = 2.0 * (s - growth) ** 2 + 2.0 * s * s + 4.0 * s * (1.0 - 0.5 * s) ** 2
+    assert found == pytest.approx(square * (variance + 3.0 * growth**2), rel=0.06)
+    assert energy.allowed_error(1.0, s) == pytest.approx(energy.ENERGY.largest_error * s**3 / 16.0)
+
+
+@pytest.mark.parametrize(("share", "friction"), [(1.0, 0.1), (0.25, 0.05)])
+def test_smaller_steps_have_less_friction(share, friction):
+    """D = alpha / h stays, for steps h^2 in proportion to eta."""
+    assert SGHMC().for_steps(share).friction == pytest.approx(friction)
+    assert SGLD().for_steps(share).get_params() == SGLD().get_params()

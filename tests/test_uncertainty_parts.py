@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_iris
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    BayesianMLPRegressor,
-    BayesianOrdinalClassifier,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc.models.moments.few_draws import LEAST
 from skbayes_sgmcmc.schedules import Polynomial
 
@@ -29,13 +24,13 @@ COUNTS = np.random.default_rng(0).poisson(3.0, 60)
 WEIGHTED = {"sampler": "sgld", "step_size": Polynomial(first=1e-2, last=1e-3)}
 
 REGRESSORS = {
-    "normal": lambda: BayesianGLMRegressor(**LONG).fit(X, Y),
-    "gamma": lambda: BayesianGLMRegressor(likelihood="gamma", **LONG).fit(X, Y),
-    "weighted": lambda: BayesianGLMRegressor(likelihood="poisson", **SHORT, **WEIGHTED).fit(
+    "normal": lambda: sk.BayesianGLMRegressor(**LONG).fit(X, Y),
+    "gamma": lambda: sk.BayesianGLMRegressor(likelihood="gamma", **LONG).fit(X, Y),
+    "weighted": lambda: sk.BayesianGLMRegressor(likelihood="poisson", **SHORT, **WEIGHTED).fit(
         X, COUNTS
     ),
-    "network": lambda: BayesianMLPRegressor(8, **SHORT).fit(X, Y),
-    "two outputs": lambda: BayesianMLPRegressor(8, **SHORT).fit(X, np.c_[Y, -2.0 * Y]),
+    "network": lambda: sk.BayesianMLPRegressor(8, **SHORT).fit(X, Y),
+    "two outputs": lambda: sk.BayesianMLPRegressor(8, **SHORT).fit(X, np.c_[Y, -2.0 * Y]),
 }
 
 
@@ -85,7 +80,7 @@ def test_the_mean_of_more_rows_is_known_better():
     x = rng.standard_normal((2000, 1))
     y = x[:, 0] + rng.standard_normal(2000)
     few, many = (
-        BayesianGLMRegressor(random_state=0).fit(x[:n], y[:n]).predict_uncertainty(x[:50])
+        sk.BayesianGLMRegressor(random_state=0).fit(x[:n], y[:n]).predict_uncertainty(x[:50])
         for n in (500, 2000)
     )
     np.testing.assert_allclose(few.epistemic / many.epistemic, 4.0, rtol=0.5)
@@ -101,17 +96,17 @@ def test_some_draws_are_chosen_by_their_weights(reg):
 
 
 def test_other_kinds_of_intervals_are_refused():
-    reg = BayesianGLMRegressor(**SHORT).fit(X, Y)
+    reg = sk.BayesianGLMRegressor(**SHORT).fit(X, Y)
     with pytest.raises(ValueError, match=r"kind='median' is not allowed: .*'target'"):
         reg.predict_interval(X, kind="median")
 
 
 IRIS = load_iris(return_X_y=True)
 CLASSIFIERS = {
-    "two classes": lambda: BayesianLogisticRegression(**LONG).fit(X, np.median(Y) < Y),
-    "three classes": lambda: BayesianLogisticRegression(**LONG).fit(*IRIS),
-    "ordered": lambda: BayesianOrdinalClassifier(**LONG).fit(*IRIS),
-    "weighted": lambda: BayesianLogisticRegression(**SHORT, **WEIGHTED).fit(*IRIS),
+    "two classes": lambda: sk.BayesianLogisticRegression(**LONG).fit(X, np.median(Y) < Y),
+    "three classes": lambda: sk.BayesianLogisticRegression(**LONG).fit(*IRIS),
+    "ordered": lambda: sk.BayesianOrdinalClassifier(**LONG).fit(*IRIS),
+    "weighted": lambda: sk.BayesianLogisticRegression(**SHORT, **WEIGHTED).fit(*IRIS),
 }
 
 

@@ -20,19 +20,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from skbayes_sgmcmc import (
-    BayesianLogisticRegression,
-    BayesianMLPClassifier,
-    BayesianMLPRegressor,
-    BayesianModuleClassifier,
-    BayesianOrdinalClassifier,
-    LatentDirichletAllocation,
-    SamplingWarning,
-)
+import skbayes_sgmcmc as sk
 
 
 def small(**parameters):
-    return BayesianLogisticRegression(n_draws=50, random_state=0, **parameters)
+    return sk.BayesianLogisticRegression(n_draws=50, random_state=0, **parameters)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +37,7 @@ def mixing_warnings(fit):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit()
-    found = [w for w in caught if issubclass(w.category, SamplingWarning)]
+    found = [w for w in caught if issubclass(w.category, sk.SamplingWarning)]
     assert {w.filename for w in found} <= {__file__}
     return [str(w.message) for w in found]
 
@@ -63,7 +55,7 @@ def test_a_warning_names_the_estimator_and_the_worst_coordinates():
     assert re.search(f"size {min(table['ess']):.0f} of .* for {re.escape(repr(least))}\\)", text)
     settings = {"n_draws": 10, "burn_in": 9, "thinning": 1, "n_chains": 2, "random_state": 0}
     settings |= {"sampler": "psgld", "calibrate": False}
-    (text,) = mixing_warnings(lambda: BayesianMLPClassifier(**settings).fit(X, y))
+    (text,) = mixing_warnings(lambda: sk.BayesianMLPClassifier(**settings).fit(X, y))
     assert re.search(r"R-hat \d\.\d\d, for 'prediction of class [012] in row \d+'", text)
 
 
@@ -121,10 +113,10 @@ def test_a_search_without_warnings_is_silent_and_leaves_no_file(data, tmp_path, 
 def test_warnings_that_a_filter_makes_errors_are_raised_by_the_fit(data):
     clf = small(step_size=1e-5)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", SamplingWarning)
-        with pytest.raises(SamplingWarning, match="^the chains have not mixed"):
+        warnings.simplefilter("error", sk.SamplingWarning)
+        with pytest.raises(sk.SamplingWarning, match="^the chains have not mixed"):
             cross_val_score(clf, *data, cv=2, error_score="raise")
-        warnings.filterwarnings("ignore", "the chains have not mixed", SamplingWarning)
+        warnings.filterwarnings("ignore", "the chains have not mixed", sk.SamplingWarning)
         assert np.isfinite(cross_val_score(clf, *data, cv=2)).all()
 
 
@@ -157,10 +149,12 @@ def test_every_warning_of_a_fit_names_its_estimator(data, torn):
     """Also those that samplers, checkpoints and checks of data issue, which know no estimator."""
     X, y = data
     run = {"n_draws": 20, "burn_in": 20, "thinning": 1, "random_state": 0}
-    hot = BayesianMLPRegressor(hidden_layer_sizes=4, temperature=1e6, **run)
-    words = BayesianOrdinalClassifier(**run)
-    topics = LatentDirichletAllocation(n_components=2, **run)
-    random = BayesianModuleClassifier(lambda: nn.Sequential(nn.Linear(5, 2), nn.Dropout()), **run)
+    hot = sk.BayesianMLPRegressor(hidden_layer_sizes=4, temperature=1e6, **run)
+    words = sk.BayesianOrdinalClassifier(**run)
+    topics = sk.LatentDirichletAllocation(n_components=2, **run)
+    random = sk.BayesianModuleClassifier(
+        lambda: nn.Sequential(nn.Linear(5, 2), nn.Dropout()), **run
+    )
     for estimator, fit, said in (
         (hot, lambda: hot.fit(X, X[:, 0]), "The steps of MCLMC are too large"),
         (words, lambda: words.fit(X, np.array(["a", "b"])[y]), "in alphabetical order"),

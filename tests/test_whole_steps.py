@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _posteriors import assert_same_draws
 from sklearn.datasets import load_diabetes, load_wine
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
@@ -53,9 +54,8 @@ def fit(kind, weighted=False, **parameters):
     return model
 
 
-def assert_same_draws(a, b):
-    for name, draws in a.posterior_.draws.items():
-        np.testing.assert_allclose(b.posterior_[name], draws, rtol=1e-3, atol=1e-4, err_msg=name)
+def assert_same(a, b):
+    assert_same_draws(a, b, rtol=1e-3, atol=1e-4)
 
 
 # steps --------------------------------------------------------------------------------------------
@@ -123,10 +123,7 @@ def assert_rounded(found):
         (BayesianMLPRegressor, {"step_size": 1e-4, "burn_in": 0}),
         # other numbers at every step
         (BayesianMLPRegressor, {"step_size": Polynomial(first=1e-3, last=1e-5)}),
-        (
-            BayesianMLPRegressor,
-            {"step_size": 1e-4, "temperature": Exponential(2.0, 1.0)},
-        ),
+        (BayesianMLPRegressor, {"step_size": 1e-4, "temperature": Exponential(2.0, 1.0)}),
     ],
     ids=str,
 )
@@ -188,7 +185,7 @@ def runs(monkeypatch):
 def test_scales_are_drawn_after_the_same_steps(compared, runs):
     """Blocks end with their draws, and with the burn-in; a draw has the scales that follow it."""
     whole, single = (fit(BayesianMLPClassifier, compiled=c, **TINY) for c in (True, False))
-    assert_same_draws(whole, single)
+    assert_same(whole, single)
     assert compared[1] == [1, 1, GIBBS_EVERY - 1, 6]
     assert vars(runs[0].cursor) == vars(runs[1].cursor)
     for part in ("state", "model_state"):
@@ -205,14 +202,12 @@ def test_either_goes_on_from_the_other():
         model = fit(BayesianMLPRegressor, compiled=first, warm_start=True, **TINY)
         found.append(model.set_params(compiled=then).fit(*ROWS[BayesianMLPRegressor]))
     for other in found[:2]:
-        assert_same_draws(other, found[2])
+        assert_same(other, found[2])
 
 
 @pytest.mark.usefixtures("threads")
 def test_groups_of_chains_give_the_same_draws():
-    assert_same_draws(
-        fit(BayesianMLPRegressor, **TINY), fit(BayesianMLPRegressor, n_jobs=3, **TINY)
-    )
+    assert_same(fit(BayesianMLPRegressor, **TINY), fit(BayesianMLPRegressor, n_jobs=3, **TINY))
 
 
 def test_a_chain_that_is_lost_leaves_the_others_alone(monkeypatch):
@@ -232,11 +227,7 @@ def test_a_chain_that_is_lost_leaves_the_others_alone(monkeypatch):
 
 @cases(
     "parameters",
-    [
-        {"batch_size": 50},
-        {"prior": "laplace", "prior_scale": 1.0},
-        {"sampler": "sghmc"},
-    ],
+    [{"batch_size": 50}, {"prior": "laplace", "prior_scale": 1.0}, {"sampler": "sghmc"}],
 )
 def test_other_steps_have_compiled_gradients_only(runs, parameters):
     fit(BayesianMLPRegressor, **(TINY | {"n_draws": 2} | parameters))

@@ -8,13 +8,7 @@ import scipy.sparse as sp
 import torch
 from _cases import cases
 
-from skbayes_sgmcmc import (
-    BayesianGLMRegressor,
-    BayesianLogisticRegression,
-    SamplingWarning,
-    SparseBayesianClassifier,
-    SparseBayesianRegressor,
-)
+import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._engine.target import Coordinates
 from skbayes_sgmcmc.diagnostics import r_hat
 from skbayes_sgmcmc.models._linalg import pairs_of_symmetric
@@ -43,7 +37,7 @@ def test_the_default_fit_of_wide_rows_draws_their_posterior(limits):
     X = counts()
     y = X[:, :5] @ np.ones(5) + np.random.default_rng(1).standard_normal(X.shape[0])
     y = (y - y.mean()) / y.std()  # numbers for the prior are in this unit
-    reg = BayesianGLMRegressor(
+    reg = sk.BayesianGLMRegressor(
         noise=0.5, prior_scale=0.7, sampler=SGHMC(0.4), n_draws=400, random_state=0
     ).fit(X, y)
     Z = np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
@@ -64,13 +58,13 @@ def test_directions_of_another_curvature_do_not_slow_the_steps(limits):
     limits(full_hessian=0)
     X = sp.csr_matrix(counts(150, 400).toarray() + 0.6)
     y = (np.random.default_rng(1).random(150) < 0.5).astype(int)
-    few = BayesianLogisticRegression(n_draws=300, random_state=0).fit(X, y)
-    plain = BayesianLogisticRegression(
+    few = sk.BayesianLogisticRegression(n_draws=300, random_state=0).fit(X, y)
+    plain = sk.BayesianLogisticRegression(
         preconditioner="diagonal", sampler="sghmc", n_draws=5, burn_in=5, n_chains=1
     )
     assert few.step_size_ > 0.1
     assert max(np.max(r_hat(few.posterior_, name)) for name in few.posterior_) < 1.03
-    with pytest.warns(SamplingWarning):  # far too few steps, on purpose
+    with pytest.warns(sk.SamplingWarning):  # far too few steps, on purpose
         assert plain.fit(X, y).step_size_ < 0.003
 
 
@@ -136,11 +130,11 @@ def test_wide_fits_keep_what_a_summary_reads_in_seconds():
 @cases(
     "kind, settings",
     [
-        (SparseBayesianClassifier, {"compiled": False}),
-        (SparseBayesianClassifier, {"compiled": True}),
-        (SparseBayesianRegressor, {}),
-        (SparseBayesianRegressor, {"hidden_layer_sizes": 3, "batch_size": 300}),
-        (SparseBayesianClassifier, {"hidden_layer_sizes": (4, 3), "sampler": "mclmc"}),
+        (sk.SparseBayesianClassifier, {"compiled": False}),
+        (sk.SparseBayesianClassifier, {"compiled": True}),
+        (sk.SparseBayesianRegressor, {}),
+        (sk.SparseBayesianRegressor, {"hidden_layer_sizes": 3, "batch_size": 300}),
+        (sk.SparseBayesianClassifier, {"hidden_layer_sizes": (4, 3), "sampler": "mclmc"}),
     ],
 )
 @cases("weighted", [False, True])
@@ -152,7 +146,7 @@ def test_networks_multiply_sparse_rows_as_they_are(monkeypatch, kind, settings, 
     rng = np.random.default_rng(0)
     X = sp.random(300, 250, 0.03, "csr", random_state=rng)
     y = np.asarray(X[:, :40].sum(1)).ravel() + 0.1 * rng.standard_normal(300)
-    if kind is SparseBayesianClassifier:
+    if kind is sk.SparseBayesianClassifier:
         y = np.digitize(y, [0.3, 0.6] if "hidden_layer_sizes" in settings else [0.5])
     weight = rng.uniform(0.5, 2.0, 300) if weighted else None
     budget = {"n_chains": 2, "n_draws": 4, "burn_in": 4, "thinning": 1, "random_state": 0}
