@@ -61,7 +61,7 @@ def test_coefficients_are_those_of_the_summary(fitted):
 def test_coefficients_with_the_name_of_another_block_are_told_apart(data):
     """As in the summary: a column may have the name of the intercept. A block is shown once."""
     X, y = data
-    reg = BayesianGLMRegressor(**TINY).fit(X.rename(columns={"b": "intercept"}), y)
+    reg = sk.BayesianGLMRegressor(**TINY).fit(X.rename(columns={"b": "intercept"}), y)
     blocks = ["coef", "intercept", "coef"]
     display = CoefficientDisplay.from_estimator(reg, parameters=blocks)
     assert display.names.tolist() == ["a", "coef[intercept]", "site", "intercept"]
