@@ -51,7 +51,8 @@ columns after encoding; 80,000 of its rows took 243 core-seconds before standard
 HDL cholesterol, several of each person, and persons are in one part of a split only. Ours warns
 there that its chains have not reached the posterior, which takes rows for independent: with 80,000
 steps instead of 14,000, seed 0 has an RMSE of .876 instead of .872 and an NLL of N(mean,
-sd) of 1.267 instead of 1.262.
+sd) of 1.267 instead of 1.262. With 25 [knots](knots.md) in its numbers, mpls_stops has an
+error of 0.187, 1.6% above XGBoost's (two seeds).
 
 {lists}
 
