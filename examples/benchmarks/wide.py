@@ -37,6 +37,10 @@ of the training targets' standard deviation. Classification: error and NLL. "lin
 noise from a held-out tenth of the rows.
 "ours" is the estimator without arguments. The row of the other sampler has `sampler=` alone.
 "sd" is the largest predictive standard deviation of the test rows of all seeds.
+Regressions of 2026-11-30 are those that
+[go on](early_ends.md#runs-that-go-on) while they have not reached the posterior: up to three times
+the steps of the day before, when they took 7 to 17 core-seconds. Other work on the machine made
+them up to twice as long again.
 
 Tables have at most 2,250 rows for training. They are public narrow ones after an encoding:
 indicators of values or quantile bins (one_hot), of pairs of them (crossed), products of columns,
