@@ -37,10 +37,12 @@ def of_tensor(values: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """Batches of pyarrow and Parquet files as tables, which have names; tensors as arrays.
+    """Tables of narwhals, batches of pyarrow and Parquet files as tables; tensors as arrays.
 
     Later columns would otherwise be found by their places, whatever they are called.
     """
+    if type(X).__module__.startswith("narwhals."):
+        X = X.to_native()
     if type(X).__name__ == "ParquetRows":
         return X.table()
     if type(X).__name__ == "RecordBatch" and hasattr(X, "column_names"):

@@ -177,6 +177,18 @@ def test_whole_numbers_as_categories(given):
     assert np.array_equal(late, reg.predict(X))
 
 
+def test_categories_that_are_numbers_are_the_same_in_every_precision():
+    """0.1 in single precision is 0.10000000149 in double; it had been a new category there."""
+    X = pd.DataFrame({"dose": np.array([0.1, 0.25, 0.3])[np.arange(N) % 3]})
+    reg = BayesianGLMRegressor(categorical_features=["dose"], **TINY).fit(X, REAL)
+    for dtype in ("float32", "Float32", "float32[pyarrow]"):
+        other = X.astype(dtype)
+        assert np.array_equal(reg.predict(other), reg.predict(X))
+        single = clone(reg).fit(other, REAL)
+        assert single._columns.labels == ["dose=0.1", "dose=0.25", "dose=0.3"]
+        assert np.array_equal(single.predict(X), reg.predict(X))
+
+
 @cases("library", ["pandas", "arrow types", "category", "polars", "pyarrow", "dictionary"])
 def test_whole_numbers_with_gaps_stay_exact(library):
     """NumPy makes floats of such columns; neighbours above 2**53 had been refused as floats."""
@@ -380,6 +392,21 @@ def test_columns_are_found_by_name():
     )
     with pytest.raises(ValueError, match="yet now missing"):
         reg.predict(X.drop(columns="age"))
+
+
+@cases("library", ["pandas", "polars", "pyarrow"])
+def test_tables_that_narwhals_wraps(library):
+    """They had been read as arrays: later columns were found by their places, in silence."""
+    narwhals, pyarrow = pytest.importorskip("narwhals"), pytest.importorskip("pyarrow")
+    X = frame()[["age", "rooms", "member"]]
+    make = {"pandas": lambda X: X, "pyarrow": pyarrow.Table.from_pandas}
+    if library == "polars":
+        make["polars"] = pytest.importorskip("polars").from_pandas
+    wrapped, turned = (narwhals.from_native(make[library](X[names]))
+                       for names in (X.columns, X.columns[::-1]))  # fmt: skip
+    reg = BayesianGLMRegressor(**TINY).fit(wrapped, REAL)
+    assert list(reg.feature_names_in_) == list(X.columns)
+    assert np.array_equal(reg.predict(turned), reg.predict(make[library](X)))
 
 
 @cases("name", ["glm", "mlp", "topics"])

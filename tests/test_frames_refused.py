@@ -203,10 +203,14 @@ def test_missing_values_elsewhere_are_named():
     with pytest.raises(ValueError, match=message):
         exposed.fit(X[["age", "city", "hours"]].assign(hours=gap), counts)
     exposed.fit(X[["age", "city", "hours"]], counts)
+    with pytest.raises(
+        ValueError, match="infinity: the value of row 0 in column 'hours', exposure,"
+    ):
+        exposed.fit(X[["age", "city", "hours"]].assign(hours=np.inf), counts)
     with pytest.raises(ValueError, match=message):
         exposed.predict(X[["age", "city", "hours"]].assign(hours=gap))
     grouped = clone(reg).set_params(groups="school")
-    message = "X contains NaN: the value of row 3 in column 'school' is missing"
+    message = "X contains NaN: the value of row 3 in column 'school', groups='school', is missing"
     with pytest.raises(ValueError, match=message):
         grouped.fit(X[["age", "city", "school"]].assign(school=X["school"].where(gap == 1)), counts)
 

@@ -384,13 +384,19 @@ FLOATS = np.arange(4.0)
 @cases(
     "account, message",
     [
-        (FLOATS + 2.0**53, "9007199254740992 in column 'account' is a float64.*as integers"),
-        ((FLOATS + 2**24).astype(np.float32), "16777216 in column 'account' is a float32"),
-        (pd.array([1, 2, None, 4], "Int64"), "row 2 in column 'account' is missing.*fillna"),
-        (["a", None, "b", "c"], "row 1 in column 'account' is missing"),
+        (
+            FLOATS + 2.0**53,
+            "9007199254740992 in column 'account', groups='account', is a float64.*as integers",
+        ),
+        ((FLOATS + 2**24).astype(np.float32), "16777216 in column 'account', .*is a float32"),
+        (
+            pd.array([1, 2, None, 4], "Int64"),
+            "row 2 .*, groups='account', is missing.*fillna",
+        ),
+        (["a", None, "b", "c"], "row 1 in column 'account', groups='account', is missing"),
         ([1.0, 2.0, np.inf, 3.0], "infinity: the value of row 2 in column 'account'"),
         (pd.date_range("2026", periods=4), r"column 'account' holds dates.*\.astype\(str\)"),
-        ([1, "a", 2, "b"], "column 'account' are of several types, such as 'a' and 1"),
+        ([1, "a", 2, "b"], "column 'account', .* are of several types, such as 'a' and 1"),
     ],
 )
 def test_labels_that_are_not_exact_or_missing_are_refused_by_name(account, message):
@@ -408,7 +414,7 @@ def test_later_rows_have_labels_of_the_same_kind():
         reg.predict(frame.astype({"account": str}))
     with pytest.raises(ValueError, match="0 sample"):
         reg.predict(frame[:0])
-    with pytest.raises(ValueError, match="row 0 in column 'account' is missing"):
+    with pytest.raises(ValueError, match="row 0 in column 'account', groups='account', is"):
         reg.predict(frame.assign(account=pd.Series([None], dtype="Int64")))
     stream = BayesianGLMRegressor(groups="account", **TINY).partial_fit(frame, y)
     with pytest.raises(ValueError, match="group 1000000000000000004 in column 'account'"):

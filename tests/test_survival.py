@@ -10,6 +10,7 @@ import scipy.stats
 import torch
 from _cases import cases
 from _links import section_of
+from sklearn.base import clone
 
 from skbayes_sgmcmc import BayesianGLMRegressor
 from skbayes_sgmcmc.inspection import LearningCurve, LearningCurveDisplay, PredictiveCheckDisplay
@@ -216,6 +217,19 @@ def test_learning_curves_of_bounds_have_the_nll_alone():
     known = LearningCurveDisplay.from_estimator(reg, X, y).values
     rmse = np.sqrt(np.mean((y - reg.predict(X)) ** 2))
     np.testing.assert_allclose(known["rmse"][-1], rmse, rtol=1e-10)
+
+
+def test_bounds_may_be_a_pair_of_arrays():
+    """``y = (lower, upper)``; two rows of bounds are still rows."""
+    X, _, bounds = times(30)
+    reg = BayesianGLMRegressor(likelihood="weibull", **TINY).fit(X, bounds)
+    pair = clone(reg).fit(X, (bounds[:, 0], pd.Series(bounds[:, 1])))
+    assert np.array_equal(pair.predict(X), reg.predict(X))
+    found = pair.predict_log_density(X, (*bounds.T,))
+    assert np.array_equal(found, reg.predict_log_density(X, bounds))
+    two = tuple(map(tuple, bounds[:2]))
+    found = reg.predict_log_density(X[:2], two)
+    assert np.array_equal(found, reg.predict_log_density(X[:2], bounds[:2]))
 
 
 def test_scores_need_times_themselves():

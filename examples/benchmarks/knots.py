@@ -123,7 +123,7 @@ def main():
         words = (
             f"With 13 knots, the NLL of the {len(gains)} tables for choosing changes by "
             f"{np.mean(gains):+.3f} in the mean, from {min(gains):+.3f} to {max(gains):+.3f}, and "
-            f"a fit takes {np.median(seconds):.1f} times as long in the median."
+            f"a fit takes {min(seconds):.1f} to {max(seconds):.1f} times as long."
         )
     body = BODY.format(fewest=FEWEST_VALUES, tables="\n\n".join(tables), words=words)
     write_results(args, "knots", "Numbers with knots: splines of degree 1 before a network", body)

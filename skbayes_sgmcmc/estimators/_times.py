@@ -18,6 +18,8 @@ SECTION = "bounds-of-times-are-not-allowed"
 
 def bounds_of(y: Any) -> Array:
     """Lower and upper bounds (rows, 2) of times; an upper bound of 0 stands for infinity."""
+    if isinstance(y, tuple) and [np.ndim(each) for each in y if hasattr(each, "shape")] == [1, 1]:
+        y = np.column_stack(y)
     with explained_conversion("y", y):
         found = check_array(
             y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y"

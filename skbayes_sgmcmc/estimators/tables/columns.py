@@ -231,8 +231,8 @@ def with_codes(estimator: Any, X: Any, *, reset: bool, more: bool = False, head:
     validate_data(estimator, X if head is None else head, reset=reset, skip_check_array=True)
     columns, known = replace(estimator._columns, encoding=PLAIN), dict(estimator._known_labels)
     names = columns.labels
-    for j in columns.labelled.values():
-        where = f" in column {names[j]!r}"
+    for what, j in columns.labelled.items():
+        where = f" in column {names[j]!r}, {what},"
         values = label_array("X", column_of(X, j), where, MISSING_LABEL)
         if reset:
             known[j] = _sorted(values, names[j])
@@ -284,6 +284,8 @@ def with_numbers(
     for j, name in special.items():
         values = as_array(column_of(X, j))
         gaps = missing_of(values)
+        if values.dtype.kind == "f":
+            gaps |= np.isinf(values)
         if gaps.any():
             row, where = int(gaps.argmax()), f" in column {labels[j]!r}, {name},"
             raise not_allowed(missing_value("X", row, values[row], where, "Leave the row out"))
