@@ -79,7 +79,7 @@ fit to each, and the mean of the five predictive distributions, as in multiple i
 **NLL** of test rows, lower is better; targets are in sds of the training rows. **Bold**: the lowest
 of a row. Linear: `BayesianGLMRegressor` or `BayesianLogisticRegression` with
 `prior_scale="learned"`; network: `BayesianMLPRegressor` or `BayesianMLPClassifier`, at their
-defaults.
+defaults of 2026-11-29, before networks could [go on](early_ends.md#runs-that-go-on) for more steps.
 
 {tables}
 
