@@ -227,6 +227,8 @@ def test_bounds_may_be_a_pair_of_arrays():
     assert np.array_equal(pair.predict(X), reg.predict(X))
     found = pair.predict_log_density(X, (*bounds.T,))
     assert np.array_equal(found, reg.predict_log_density(X, bounds))
+    with pytest.raises(ValueError, match="y with 30 lower and 29 upper bounds is not allowed"):
+        pair.fit(X, (bounds[:, 0], bounds[1:, 1]))
     two = tuple(map(tuple, bounds[:2]))
     found = reg.predict_log_density(X[:2], two)
     assert np.array_equal(found, reg.predict_log_density(X[:2], bounds[:2]))

@@ -18,7 +18,13 @@ SECTION = "bounds-of-times-are-not-allowed"
 
 def bounds_of(y: Any) -> Array:
     """Lower and upper bounds (rows, 2) of times; an upper bound of 0 stands for infinity."""
-    if isinstance(y, tuple) and [np.ndim(each) for each in y if hasattr(each, "shape")] == [1, 1]:
+    if isinstance(y, tuple) and [len(getattr(each, "shape", ())) for each in y] == [1, 1]:
+        if len(y[0]) != len(y[1]):
+            raise not_allowed(
+                f"y with {len(y[0])} lower and {len(y[1])} upper bounds is not allowed: give a "
+                "lower and an upper bound for each row.",
+                SECTION,
+            )
         y = np.column_stack(y)
     with explained_conversion("y", y):
         found = check_array(

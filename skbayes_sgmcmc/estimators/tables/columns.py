@@ -14,7 +14,15 @@ from ..._data.rows import StoredRows
 from ..._exceptions import listed, not_allowed
 from ..._labels import codes_of, label_array, label_text
 from ..._pipelines import called_from
-from ..._table_columns import as_array, column_of, is_table, missing_of, missing_value, with_column
+from ..._table_columns import (
+    as_array,
+    column_of,
+    first_not_finite,
+    is_table,
+    missing_of,
+    missing_value,
+    with_column,
+)
 from ..._validation import brief, check_sample_weight, is_whole, validate_data
 from .encoding import PLAIN, Encoding, learned
 
@@ -283,11 +291,9 @@ def with_numbers(
     labels, special = columns.given_labels, {j: name for name, j in columns.special.items()}
     for j, name in special.items():
         values = as_array(column_of(X, j))
-        gaps = missing_of(values)
-        if values.dtype.kind == "f":
-            gaps |= np.isinf(values)
-        if gaps.any():
-            row, where = int(gaps.argmax()), f" in column {labels[j]!r}, {name},"
+        row = first_not_finite(values)
+        if row is not None:
+            where = f" in column {labels[j]!r}, {name},"
             raise not_allowed(missing_value("X", row, values[row], where, "Leave the row out"))
     if reset:
         counted = slice(None) if weight is None else check_sample_weight(weight, X.shape[0]) > 0.0

@@ -383,8 +383,7 @@ def _items_of(column: Any, values: Array) -> list[Any]:
     """The values as objects of Python; whole numbers with gaps are floats in ``values``."""
     if values.dtype.kind == "f" and values.dtype.itemsize < 8:
         # the shortest decimal number, so that 0.1 is the same category in every precision
-        distinct, place = np.unique(values, return_inverse=True)
-        shortest: list[Any] = np.array([float(str(each)) for each in distinct])[place].tolist()
+        shortest: list[Any] = values.astype(str).astype(np.float64).tolist()
         return shortest
     for method in ("to_pylist", "to_list"):
         if values.dtype.kind == "f" and hasattr(column, method):
