@@ -23,6 +23,7 @@ check_is_fitted = explained_errors("an-estimator-is-not-fitted")(validation.chec
 check_X_y = explained_errors()(utils.check_X_y)
 check_classification_targets = explained_errors()(multiclass.check_classification_targets)
 check_consistent_length = explained_errors()(utils.check_consistent_length)
+check_feature_names_in = explained_errors()(validation._check_feature_names_in)
 column_or_1d = explained_errors()(utils.column_or_1d)
 compute_class_weight = explained_errors()(utils.compute_class_weight)
 

@@ -94,6 +94,28 @@ def test_summaries_name_every_column(name):
     ]
 
 
+@cases("name", ["logistic", "glm", "relevance", "ordinal"])
+def test_coefficients_have_names(name):
+    """One name for each number of ``coef_``, in its order, with the mean that ``summary`` has."""
+    estimator, y = FITS[name]
+    estimator = clone(estimator).fit(frame(), y)
+    assert list(estimator.get_feature_names_out()) == list(ENCODED)
+    table = estimator.summary()
+    means = dict(zip(table["name"], table["mean"], strict=True))
+    found = [means[each] for each in estimator.get_feature_names_out()]
+    assert np.allclose(found, estimator.coef_.ravel(), rtol=1e-5)
+
+
+def test_names_of_coefficients_of_arrays():
+    """Generated ones, or those given, without columns that are not features."""
+    X = np.column_stack([REAL, 1.0 + MEMBER, AGE])
+    reg = BayesianGLMRegressor(likelihood="poisson", exposure=1, **SMALL).fit(X, ROOMS)
+    assert list(reg.get_feature_names_out()) == ["x0", "x2"]
+    assert list(reg.get_feature_names_out(["a", "b", "c"])) == ["a", "c"]
+    with pytest.raises(ValueError, match="input_features should have length equal"):
+        reg.get_feature_names_out(["a", "b"])
+
+
 def test_summaries_of_sparse_linear_models_are_in_the_units_of_the_table():
     reg, y = FITS["sparse regressor"][0], 100.0 * REAL
     reg = clone(reg).fit(frame(), y)

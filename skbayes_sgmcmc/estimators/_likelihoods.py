@@ -26,8 +26,8 @@ class Family:
     #: function of the mean that the outputs are: "identity" (targets are standardised), "log",
     #: "logit", or "none" if nothing is known of it
     link: str
-    #: where its class is, below ``models``. The constructor takes the typical means of the targets,
-    #: unless they are standardised
+    #: where its class is, below ``models.likelihoods``. The constructor takes the typical means of
+    #: the targets, unless they are standardised
     module: str = "base"
     name: str = "Likelihood"
     #: whether a few targets may be of any size: they are standardised by medians then

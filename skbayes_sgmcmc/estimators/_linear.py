@@ -16,7 +16,7 @@ from .._data.scaling import center_and_scale, scale_of_effects
 from .._draws import prediction
 from .._exceptions import listed, not_allowed, warn
 from .._limits import LIMITS, slices
-from .._validation import check_choice, is_auto
+from .._validation import check_choice, check_feature_names_in, is_auto
 from ._base import SGMCMCEstimator
 from ._classifier import BayesianClassifier
 from ._learned_scale import CATEGORICAL_SHAPE, LINEAR, can_learn, check_prior_scale, learned_scale
@@ -281,6 +281,45 @@ class LinearEstimator(SGMCMCEstimator):
         return ["coef", "intercept"]
 
     # names of draws -------------------------------------------------------------------------------
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Array:
+        """Names of the coefficients' columns, in the order of ``coef_``.
+
+        A column of numbers has its own name, a column of categories one name for each category.
+        Columns that are not features, such as exposures, have none.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (n_features_in_,), optional
+            Names of the columns of X, for a fit to an array without names. By default
+            ``feature_names_in_``, or x0, x1 and so on.
+
+        Returns
+        -------
+        names : ndarray of str of shape (n_coefficients,)
+
+        Raises
+        ------
+        ValueError
+            If ``input_features`` has another length, or other names than X in ``fit``.
+        sklearn.exceptions.NotFittedError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skbayes_sgmcmc import BayesianLogisticRegression
+        >>> X = pd.DataFrame({"age": [21, 35, 42, 60] * 9, "city": ["a", "b", "c", "a"] * 9})
+        >>> clf = BayesianLogisticRegression(random_state=0).fit(X, [0, 0, 1, 1] * 9)
+        >>> clf.get_feature_names_out().tolist()
+        ['age', 'city=a', 'city=b', 'city=c']
+        """
+        check_fitted(self)
+        columns = self._columns
+        if input_features is not None:
+            names = check_feature_names_in(self, input_features)
+            columns = replace(columns, names=names.tolist())
+        return np.array(columns.feature_labels, dtype=object)
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior = self._in_units()

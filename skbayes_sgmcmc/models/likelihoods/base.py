@@ -1,7 +1,7 @@
 r"""Likelihoods of network outputs f (chains, rows, k): log densities and their derivatives.
 
 Each likelihood returns the distribution of new targets as a
-:class:`~skbayes_sgmcmc.models.predictive.Predictive`.
+:class:`~skbayes_sgmcmc.models.likelihoods.predictive.Predictive`.
 """
 
 from __future__ import annotations

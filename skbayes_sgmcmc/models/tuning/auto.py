@@ -1,6 +1,6 @@
 """The numbers that "auto" stands on: minibatches, samplers and step sizes of a model.
 
-All of them in one object, ``AUTO``. ``_tuning.py`` and ``_gaussian_tuning.py`` say what is made of
+All of them in one object, ``AUTO``. ``base.py`` and ``gaussian.py`` say what is made of
 them; docs/project/network_defaults.md and sampler_defaults.md, what else was tried.
 """
 
