@@ -224,6 +224,11 @@ def _remedy(value: Any, of_polars: bool) -> str:
             d = "column.dt.to_timestamp()" if is_period else "pandas.to_datetime(column)"
             days = f"(d - d.min()).dt.days, with d = {d}"
         return f"Give numbers in its place, such as the days since the first date, by {days}"
+    if isinstance(value, datetime.time):
+        hours = "column.map(lambda t: t.hour + t.minute / 60)"
+        if of_polars:
+            hours = "column.dt.hour() + column.dt.minute() / 60"
+        return f"Give numbers in its place, such as the hours since midnight, by {hours}"
     if isinstance(value, datetime.timedelta | np.timedelta64):
         column = "column" if of_polars else "pandas.to_timedelta(column)"
         return f"Give numbers in its place, for instance by {column}.dt.total_seconds()"

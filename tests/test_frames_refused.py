@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, time
 
 import numpy as np
 import pandas as pd
@@ -48,6 +48,7 @@ def test_a_column_or_a_row_is_no_table(rows):
         ([np.inf] * N, "infinity: the value of row 0 in column 'z' is infinite", None),
         ([None] * N, "every value of column 'z' is missing. Leave the column out", None),
         (pd.Categorical([None] * N, ["a"]), "every value of column 'z' is missing", None),
+        (pd.to_datetime([None] * N), "every value of column 'z' is missing", None),
     ],
 )
 def test_columns_without_a_meaning_are_refused(column, message, remedy):
@@ -72,6 +73,23 @@ def test_remedies_of_dates_are_those_of_every_column_of_pandas(values):
         sk.BayesianGLMRegressor().fit(BASE.assign(z=spans), REAL)
     seconds = pd.to_timedelta(spans).dt.total_seconds()
     sk.BayesianGLMRegressor(**TINY).fit(BASE.assign(z=seconds), REAL)
+
+
+@cases("library", ["pandas", "polars"])
+def test_the_remedy_of_times_of_day_is_hours(library):
+    times = [time(i % 24, i % 60) for i in range(N)]
+    table = pytest.importorskip(library).DataFrame({"z": times})
+    with pytest.raises(TypeError, match="the hours since midnight, by column.") as error:
+        sk.BayesianGLMRegressor().fit(table, REAL)
+    remedy = re.search(r"by (.*), or leave it out", str(error.value)).group(1)
+    hours = eval(remedy, {"column": table["z"]})
+    assert hours[61] == 13.0 + 1.0 / 60.0
+    sk.BayesianGLMRegressor(**TINY).fit(hours.to_frame(), REAL)
+
+
+def test_a_table_without_columns():
+    with pytest.raises(ValueError, match="X without columns is not allowed"):
+        sk.BayesianGLMRegressor().fit(BASE[[]], REAL)
 
 
 def test_the_remedy_of_periods_is_the_days_to_their_starts():

@@ -161,3 +161,13 @@ def test_later_rows_do_not_warn_again():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         reg.predict(X)
+
+
+@cases("given", [{"categorical_features": ["text"]}, {}])
+def test_numbers_that_are_categories_of_one_row_each(given):
+    """They share one indicator, so that nothing is left of them; booleans of two rows may."""
+    ids = np.arange(N) if given else pd.Categorical(np.arange(N))
+    (warning,) = found(ids, **given)
+    assert "column 'text' holds a category of its own in almost every row (0)" in str(warning)
+    assert found(np.arange(N)) == []
+    assert found(np.arange(N) // 2, categorical_features=["text"]) == []

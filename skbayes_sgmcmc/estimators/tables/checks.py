@@ -112,6 +112,8 @@ def _rows(
     check_no_mask("X", X)
     X = as_table(_table(X))
     if is_table(X):
+        if X.shape[1] == 0:
+            raise not_allowed("X without columns is not allowed: give at least one feature.")
         names = column_names(X, 0)
         name, times = Counter(names).most_common(1)[0] if names else ("", 1)
         if times > 1:

@@ -240,6 +240,8 @@ def learned(
             f"{special[j]} is not allowed to name column {labels[j]!r} of X, which is not numeric. "
             "Give a column of numbers."
         )
+    if empty := [j for j, each in bad.items() if missing_of(as_array(each)).all()]:
+        raise not_allowed(EMPTY.format(labels[empty[0]]))
     if bad:
         named_bad = {labels[j]: each for j, each in bad.items()}
         refuse_columns(named_bad, NAME_CATEGORIES)

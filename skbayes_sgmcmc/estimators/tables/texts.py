@@ -43,7 +43,7 @@ class Complaint(NamedTuple):
 
     kind: str  #: what it holds
     remedy: str  #: what the model makes of it, and what to give
-    example: str  #: one of its texts
+    example: Any  #: one of its categories
 
 
 def complaint_of(counts: Counter[Any], fewest: int, *, declared: bool) -> Complaint | None:
@@ -53,9 +53,8 @@ def complaint_of(counts: Counter[Any], fewest: int, *, declared: bool) -> Compla
     effect of their own. ``declared``: whether the user says that they are categories.
     """
     texts = [level for level in counts if isinstance(level, str)]
-    if not texts:
-        return None
-    return (None if declared else _other_kind(texts)) or _no_categories(counts, fewest, texts[0])
+    other = _other_kind(texts) if texts and not declared else None
+    return other or _no_categories(counts, fewest)
 
 
 def warn_of_texts(complaints: Mapping[str, Complaint]) -> None:
@@ -139,14 +138,20 @@ def _number_of_time(texts: list[str]) -> str:
     return f"Give pandas.to_timedelta({column}, errors='coerce').dt.total_seconds()"
 
 
-def _no_categories(counts: Counter[Any], fewest: int, text: str) -> Complaint | None:
-    """The same for texts of one row each."""
+def _no_categories(counts: Counter[Any], fewest: int) -> Complaint | None:
+    """The same for categories of one row each."""
+    first = next(iter(counts))
+    if len(counts) <= 2 and not isinstance(first, str):  # booleans of a few rows
+        return None
     shared = sum(count for count in counts.values() if count >= fewest)
     if shared >= RARELY * counts.total():
         return None
+    if isinstance(first, str):
+        what, remedy = "text", "make features of it, as TfidfVectorizer of scikit-learn does"
+    else:
+        what, remedy = "category", "give a column of numbers, if it holds numbers"
     return Complaint(
-        "a text of its own in almost every row",
-        "which has almost no effect. Leave it out, or make features of it, as TfidfVectorizer of "
-        "scikit-learn does",
-        text,
+        f"a {what} of its own in almost every row",
+        f"which has almost no effect. Leave it out, or {remedy}",
+        first,
     )
