@@ -118,7 +118,7 @@ class Limits:
     #: fewest layers of all steps before a compiled gradient of a network is worth its start, and
     #: most units of a layer, and products of a row in a convolution, while it is faster
     #: (docs/results/step_cost.md)
-    worth_layers: int = 5000
+    worth_layers: int = 2000
     compiled_units: int = 128
     compiled_products: int = 2**20
     #: fewest units of all draws and rows before compiled outputs of a perceptron are worth loading

@@ -160,3 +160,19 @@ def test_networks_multiply_sparse_rows_as_they_are(monkeypatch, kind, settings, 
         found.append(model.posterior_["weight_1"])
     assert products
     np.testing.assert_allclose(*found, rtol=1e-8, atol=1e-10)
+
+
+@cases(
+    "estimator",
+    [sk.BayesianLogisticRegression(), sk.BayesianOrdinalClassifier(), sk.BayesianGLMRegressor()],
+)
+def test_one_sparse_row_is_predicted_as_among_others(estimator):
+    """Also one without any entry: of few rows, only columns that they have entries in count."""
+    X = sp.random(40, 5000, 0.01, format="csr", random_state=0)
+    X = sp.vstack([X, sp.csr_matrix((1, 5000))], format="csr")
+    estimator.set_params(n_draws=20, burn_in=10, thinning=1, step_size=1e-3, random_state=0)
+    estimator.fit(X, np.arange(41) % 3)
+    predict = getattr(estimator, "predict_proba", estimator.predict)
+    together = predict(X)
+    for row in (0, 40):
+        assert np.allclose(predict(X[[row]])[0], together[row], rtol=1e-12)

@@ -358,8 +358,8 @@ def shorter(results, budgets, sets, methods):
         return ""
     header = ["set", "`max_steps`", "core-seconds", "RMSE or error", "NLL", "coverage or ECE"]
     words = (
-        "**Shorter fits.** The defaults with `max_steps`. Without it, fits take 6,000 steps on "
-        "these sets, and have the draws of the first row, except on airfoil, where they "
+        "**Shorter fits.** The defaults with `max_steps`. Without it, fits take up to 6,000 steps "
+        "on these sets, and have the draws of the first row, except on airfoil, where they "
         "[go on](early_ends.md#runs-that-go-on). "
         f"Means over {max(n_seeds)} seeds."
     )

@@ -55,8 +55,11 @@ class LinearPredictor:
         self, posterior: PosteriorSamples, draws: Any, columns: Any, offset: Array | None
     ) -> Array:
         """f (draws, rows) of :meth:`inputs` for some of the pooled draws."""
+        from ..models._linalg import row_products
+
         coef, intercept = self._coefficients(posterior, draws)
-        f = (np.asarray(columns @ coef.T).T + intercept - self.constant) / self.scale
+        f = np.asarray(row_products(columns, coef)).T
+        f = (f + intercept - self.constant) / self.scale
         return f if offset is None else f + offset
 
     def sds(self, posterior: PosteriorSamples, columns: Any) -> Array:

@@ -169,9 +169,10 @@ class BayesianOrdinalClassifier(LinearClassifier):
     def _predict_block(self, draws: Any, x: Any) -> Array:
         import torch
 
+        from ..models._linalg import row_products
         from ..models.linear.ordinal import log_probabilities
 
-        f = np.asarray(x @ self.posterior_.select("coef", draws).T).T
+        f = np.asarray(row_products(x, self.posterior_.select("coef", draws))).T
         cutpoints = prediction.tensor_of(self.posterior_.select("cutpoints", draws))
         log_p = log_probabilities(torch.from_numpy(f.copy()), cutpoints)
         return np.asarray(log_p.exp_())

@@ -61,6 +61,18 @@ def is_sparse(matrix: Any) -> bool:
     return bool(numbers <= LIMITS.sparse_share * math.prod(matrix.shape))
 
 
+def row_products(x: Any, coef: Any) -> Any:
+    """x coef' (rows, draws); of sparse rows, only the columns that they have entries in count.
+
+    scipy copies all of coef', which for one text takes longer than its product.
+    """
+    if sp.issparse(x):
+        used = np.unique(x.indices)
+        if 2 * len(used) <= x.shape[1]:
+            x, coef = x[:, used], coef[:, used]
+    return x @ coef.T
+
+
 def few_directions(size: int) -> Array | None:
     """A matrix R (size, 16) with R R' = 1 on average; None if it has too many columns.
 

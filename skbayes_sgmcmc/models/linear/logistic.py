@@ -26,6 +26,7 @@ from ..._data.minibatch import Batch, Data
 from ..._draws.storage import decode, encode
 from ...priors.factorised import Prior
 from .._constants import Constant
+from .._linalg import row_products
 from .._protocol import Anchor, LinearRows
 from ..designs.blocks import anchored_over_blocks, joined_over_blocks, summed_over_blocks
 from ..likelihoods.base import elementwise_softmax
@@ -370,7 +371,7 @@ def predict_proba(coef: Array, intercept: Array, x: Any) -> Array:
 def logits(coef: Any, intercept: Any, x: Any) -> Any:
     """Logits (draws, rows, k) for coefficients (draws, k, features), as arrays or tensors."""
     draws, k, features = coef.shape
-    z = x @ coef.reshape(draws * k, features).T + intercept.reshape(-1)
+    z = row_products(x, coef.reshape(draws * k, features)) + intercept.reshape(-1)
     return z.reshape(-1, draws, k).swapaxes(0, 1)
 
 
