@@ -11,8 +11,10 @@ def why_no_numba() -> str | None:
     if find_spec("numba") is None:
         return "numba is not installed; install the extra 'skbayes-sgmcmc[fast]'."
     try:
-        import_module("numba")
+        numba = import_module("numba")
     except Exception as error:  # another NumPy than it knows; its library does not fit in memory
         reason = str(error).partition("\n")[0]
         return f"numba can't be imported ({type(error).__name__}: {reason})."
+    if numba.config.DISABLE_JIT:
+        return "numba compiles nothing, because NUMBA_DISABLE_JIT is set."
     return None

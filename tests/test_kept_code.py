@@ -67,3 +67,40 @@ def test_the_process_that_compiles_has_the_draws_of_all_others(code, tmp_path):
     assert files[0]  # the second process had code to find
     assert files[0] == files[1]
     assert found[0] == found[1]
+
+
+def test_a_damaged_index_is_replaced(tmp_path, monkeypatch):
+    """Else every later process would compile again."""
+    from numba import config, njit
+
+    from skbayes_sgmcmc._kernels._kept import KeptCode
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    found = []
+    for damaged in (False, True, False):
+        for index in tmp_path.rglob("*.nbi"):
+            if damaged:
+                index.write_bytes(b"damaged")
+        compiled = njit(plus_one)
+        compiled._cache = KeptCode(plus_one)
+        assert compiled(1) == 2
+        found.append(sum(compiled.stats.cache_hits.values()))
+    assert found == [0, 0, 1]
+
+
+def plus_one(x):
+    return x + 1
+
+
+def test_without_compilation_fits_are_as_without_numba():
+    code = """
+import numpy as np, pytest
+from skbayes_sgmcmc import BayesianLogisticRegression
+X = np.random.default_rng(0).standard_normal((50, 2))
+fit = lambda **kw: BayesianLogisticRegression(n_draws=5, **kw).fit(X, X[:, 0] > 0.0)
+assert fit().compiled_ == ()
+with pytest.raises(ValueError, match="because NUMBA_DISABLE_JIT is set"):
+    fit(compiled=True)
+"""
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

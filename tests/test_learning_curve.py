@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from _inside import Interrupt
 from _posteriors import assert_same_draws
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_moons
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import GridSearchCV
 from torch import nn
@@ -119,6 +119,18 @@ def test_curves_of_any_kind_of_draws(parameters, tmp_path):
     clf = fitted("batch norm", curve, **parameters)
     assert len(curve.log) > 1
     assert_curves_are_those_of(clf, curve)
+
+
+def test_the_curve_of_a_run_that_goes_on_is_that_of_its_last_part():
+    """Later parts keep no draws of earlier ones, and may have fewer when they first report."""
+    moons, labels = make_moons(60, noise=0.2, random_state=0)
+    curve = LearningCurve(moons[::5], labels[::5])
+    clf = sk.BayesianMLPClassifier(n_chains=2, calibrate=False, random_state=0)
+    clf.set_callbacks(curve).fit(moons, labels)
+    assert clf.n_steps_ > 1500  # more than the first part
+    after = LearningCurveDisplay.from_estimator(clf, moons[::5], labels[::5])
+    for metric, values in after.values.items():
+        np.testing.assert_allclose(curve.values[metric], values, rtol=1e-6, atol=1e-12)
 
 
 @EVERY

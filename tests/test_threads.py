@@ -13,6 +13,7 @@ import pickle
 import sys
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from torch import nn
 import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._limits import LIMITS
 from skbayes_sgmcmc.models._constants import Constant
-from skbayes_sgmcmc.models._threads import serial_products
+from skbayes_sgmcmc.models._threads import few_threads, serial_products
 from skbayes_sgmcmc.models.designs.design import DenseDesign
 from skbayes_sgmcmc.models.likelihoods.base import Categorical
 from skbayes_sgmcmc.models.networks.blocks import Blocks
@@ -299,3 +300,38 @@ def test_small_steps_have_one_thread_and_the_number_is_restored(limits, estimato
     finally:
         torch.set_num_threads(before)
     assert set(NOTED) == {threads}
+
+
+def test_a_thread_that_begins_in_the_fit_of_another_gets_the_number_back():
+    """torch gives a new thread the latest number of threads, which is one during a fit."""
+    before, found, begun, end = torch.get_num_threads(), [], threading.Event(), threading.Event()
+    model, data = SimpleNamespace(row_products=1.0, counts_products=True), (1, 1)
+
+    def first():
+        with few_threads(model, *data):
+            begun.set()
+            end.wait(60.0)
+        found.append(torch.get_num_threads())
+
+    def second():
+        with few_threads(model, *data), few_threads(model, *data):
+            found.append(torch.get_num_threads())
+        found.append(torch.get_num_threads())
+
+    torch.set_num_threads(2)
+    try:
+        for target in (first, second):
+            thread = threading.Thread(target=target)
+            thread.start()
+            if target is first:
+                assert begun.wait(60.0)
+                long = thread
+            else:
+                thread.join()
+        end.set()
+        long.join()
+        assert found == [1, 2, 2]
+        assert torch.get_num_threads() == 2
+    finally:
+        end.set()
+        torch.set_num_threads(before)

@@ -42,7 +42,11 @@ class KeptCode(FunctionCache):
 
     def save_overload(self, *args: Any) -> None:
         with suppress(Exception):
-            super().save_overload(*args)
+            try:
+                super().save_overload(*args)
+            except Exception:  # a damaged index, which would stay in the way of later code
+                self.flush()
+                super().save_overload(*args)
         gc.collect()  # numba's tracebacks hold every frame below, with its rows, in cycles
 
 

@@ -23,7 +23,7 @@ class Curves:
     """Scores of the running averages over the draws of an estimator that has validated its data.
 
     One running sum of predictions is stored for each chain, and no draws are stored. ``n_draws`` of
-    each chain have been seen so far.
+    each chain have been seen so far, of those that begin with the draws whose sums are ``begun``.
     """
 
     metrics: tuple[str, ...]
@@ -32,10 +32,11 @@ class Curves:
         self.X = estimator._validate_rows(X)
         self.y = self._targets(estimator, y)
         check_consistent_length(self.X, self.y)
-        self._restart(0)
+        self._restart([])
 
-    def _restart(self, n_chains: int) -> None:
-        self.n_chains, self.n_draws, self.weight = n_chains, 0, 0.0
+    def _restart(self, begun: list[float]) -> None:
+        self.begun, self.n_draws, self.weight = begun, 0, 0.0
+        self.n_chains = n_chains = len(begun)
         #: for each metric, (1 + 2 n_chains, n_draws): scores of all chains, each chain, single
         #: draws
         self._found: dict[str, Array] = {}
@@ -44,11 +45,14 @@ class Curves:
     def extend(self, estimator: Any) -> bool:
         """Score the new draws; return whether there were any.
 
-        If a chain has diverged, its draws are gone, and the curves of the others are recomputed.
+        The curves begin anew where the draws do: those of a chain that has diverged are gone, and
+        a run that goes on, or is repeated with shorter steps, keeps none of those before.
         """
         posterior = estimator.posterior_
-        if posterior.n_chains != self.n_chains:
-            self._restart(posterior.n_chains)
+        firsts = [values[:, 0].reshape(len(values), -1) for values in posterior.draws.values()]
+        begun = sum(values.sum(axis=1, dtype=np.float64) for values in firsts).tolist()
+        if begun != self.begun:
+            self._restart(begun)
         first, stop = self.n_draws, posterior.n_draws
         if stop == first:
             return False

@@ -11,7 +11,7 @@ compute while the others hold the processors: 0.4 ms become 10 ms (project/perfo
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -27,19 +27,35 @@ if TYPE_CHECKING:
 
 
 class _Users:
-    """Who needs single threads, over all threads of Python: the first sets, the last restores.
+    """Who needs single threads, over all threads of Python: what the first found is restored.
 
-    The number of threads is one for the whole process. If fits in several threads restored what
-    each of them found, the last could restore the single thread of another.
+    If fits in several threads restored what each of them found, the last could restore the single
+    thread of another.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.count = 0
-        self.found: Any = None  # what the last one restores
+        self.found: Any = None
+
+    @contextmanager
+    def one_more(self, find: Callable[[], Any], restore: Callable[[Any], Any]) -> Iterator[Any]:
+        """What ``find`` returned to the first user; ``restore`` takes it after the last one."""
+        with self.lock:
+            if self.count == 0:
+                self.found = find()
+            self.count += 1
+            found = self.found
+        try:
+            yield found
+        finally:
+            with self.lock:
+                self.count -= 1
+                if self.count == 0:
+                    restore(found)
 
 
-_users = _Users()
+_blas_users, _torch_users = _Users(), _Users()
 
 
 @cache
@@ -50,17 +66,11 @@ def _blas() -> ThreadpoolController:
 @contextmanager
 def serial_products() -> Iterator[None]:
     """Let NumPy and SciPy compute products in one thread."""
-    with _users.lock:
-        if _users.count == 0:
-            _users.found = _blas().limit(limits=1)
-        _users.count += 1
-    try:
+    limited = _blas_users.one_more(
+        lambda: _blas().limit(limits=1), lambda found: found.restore_original_limits()
+    )
+    with limited:
         yield
-    finally:
-        with _users.lock:
-            _users.count -= 1
-            if _users.count == 0:
-                _users.found.restore_original_limits()
 
 
 #: torch's number of threads before :func:`few_threads`
@@ -71,20 +81,23 @@ _found: ContextVar[int | None] = ContextVar("found", default=None)
 def few_threads(model: Model, n_rows: int, n_chains: int) -> Iterator[None]:
     """Let torch compute with one thread, if log p of all chains takes few multiplications.
 
-    The number of threads belongs to the thread of Python that sets it.
+    The number of threads belongs to the thread of Python that sets it, and those that begin later
+    begin with the latest: one that has never computed may find the single thread of another's fit.
     """
-    found = torch.get_num_threads()
     few = model.row_products * n_rows * n_chains <= LIMITS.threaded_products
-    if found == 1 or not (few and model.counts_products):
+    if _found.get() is not None or not (few and model.counts_products):
         yield
         return
-    torch.set_num_threads(1)
-    token = _found.set(found)
-    try:
-        yield
-    finally:
-        _found.reset(token)
-        torch.set_num_threads(found)
+    own = torch.get_num_threads()
+    with _torch_users.one_more(lambda: own, lambda _: None) as first:
+        found = own if own > 1 else first
+        torch.set_num_threads(1)
+        token = _found.set(found)
+        try:
+            yield
+        finally:
+            _found.reset(token)
+            torch.set_num_threads(found)
 
 
 def allowed_threads() -> int:
