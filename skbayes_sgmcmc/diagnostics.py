@@ -475,8 +475,9 @@ def summary(
     tails = central(coverage)
     columns: dict[str, list[Array]] = {}
     for key in posterior.shapes:
-        figures = {"mean": posterior.mean(key), "sd": posterior.std(key)}
-        figures |= _others(posterior, key, tails)
+        with np.errstate(all="ignore"):  # draws beyond all numbers show as such
+            figures = {"mean": posterior.mean(key), "sd": posterior.std(key)}
+            figures |= _others(posterior, key, tails)
         for column, values in figures.items():
             columns.setdefault(column, []).append(np.ravel(values))
     names = unique_names(posterior.shapes, labels or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from _cases import cases
@@ -341,3 +342,17 @@ def test_errors_of_sampling_name_extreme_parameters(parameters):
     ):
         reg.fit(X, Y)
     assert np.isfinite(reg.set_params(**{name: 1.0}).fit(X, Y).predict(X)).all()
+
+
+def test_noise_beyond_all_numbers_is_summarised():
+    """Its standard deviation is infinite at such a temperature, which the table shows."""
+    reg = sk.BayesianMLPRegressor(hidden_layer_sizes=3, temperature=1e6, step_size=0.1, **RUN)
+    table = reg.fit(X, Y).summary()
+    assert np.isinf(table["mean"][list(table["name"]).index("noise")])
+
+
+def test_columns_of_tables_with_the_largest_numbers_are_refused():
+    """Their sums overflow before anything refuses them."""
+    table = pd.DataFrame({"id": [f"row {i // 2}" for i in range(12)], "x": 1e308 * np.ones(12)})
+    with pytest.raises(ValueError, match="X is not allowed"):
+        sk.BayesianGLMRegressor(**RUN).fit(table, Y)

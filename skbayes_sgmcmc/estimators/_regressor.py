@@ -460,9 +460,10 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         if not natural:
             return posterior
         draws = {}
-        for name, values in posterior.draws.items():
-            known, of = natural.get(name, (name, None))
-            draws[known] = values if of is None else of(posterior, self._y_scale)
+        with np.errstate(over="ignore"):  # a summary may say that a number is infinite
+            for name, values in posterior.draws.items():
+                known, of = natural.get(name, (name, None))
+                draws[known] = values if of is None else of(posterior, self._y_scale)
         return PosteriorSamples(draws, posterior.weights)
 
     def _labels(self) -> dict[str, list[str]]:

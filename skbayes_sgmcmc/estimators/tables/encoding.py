@@ -53,7 +53,8 @@ class Numbers:
         if missing.all():
             raise not_allowed(EMPTY.format(name))
         # sums of halves, because those of large numbers may overflow
-        return cls(2.0 * float((0.5 * values[~missing]).mean()), bool(missing.any()))
+        with np.errstate(over="ignore"):  # what is too large is refused later
+            return cls(2.0 * float((0.5 * values[~missing]).mean()), bool(missing.any()))
 
     @property
     def width(self) -> int:
