@@ -20,8 +20,8 @@ START_SHARE = 0.1
 #: fewest steps of a burn-in that begins with a simpler density, which samplers learn from: those
 #: that scale by past gradients forget them in 100 steps, a quarter of it
 SHORTEST_ANNEALED = 400
-#: fewest steps of a run that ends early, and the share of every later part in which steps are tuned
-#: again and no draws are kept (docs/results/early_ends.md)
+#: fewest steps with all rows of a run that ends early, and the share of every later part in which
+#: steps are tuned again and no draws are kept (docs/results/early_ends.md)
 SHORTEST_RUN = 1500
 TUNED_AGAIN = 0.25
 #: how many times its steps a run takes in addition, at most, if its potential still falls (see
@@ -146,6 +146,8 @@ class Plan(Lengths):
     more_rows: bool = False
     #: whether the run ends as soon as its draws are settled (``settled.py``)
     ends_early: bool = False
+    #: and after how many steps it may
+    shortest: int = SHORTEST_RUN
     #: how many times these steps follow if the potential still falls
     longer: int = 0
     #: of a part of a run: steps of the parts before it; 0 in the first one
@@ -186,7 +188,7 @@ class Plan(Lengths):
 
     def _early_parts(self) -> list[Plan]:
         """The parts of a run that ends early, but for the one that follows them."""
-        n = int(math.log2(min(max(self.n_steps / SHORTEST_RUN, 1.0), self.every)))
+        n = int(math.log2(min(max(self.n_steps / self.shortest, 1.0), self.every)))
         burn_in = self.burn_in >> n
         found = [self._part(burn_in, self.n_steps >> n, 0)]
         for _ in range(n):

@@ -30,7 +30,7 @@ from ..samplers import Cell, Sampler, resolve
 from ..schedules import as_schedule
 from .combinations import check_pair, check_request
 from .energy import ENERGY, allowed_error, energy_error
-from .lengths import Lengths, Plan, start_rows
+from .lengths import SHORTEST_RUN, Lengths, Plan, start_rows
 from .memory import check_memory
 from .precision import single_is_enough
 from .problem import Problem
@@ -277,6 +277,8 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
     descends = not going_on and recipe.sampler.cools and tuning.descends(values.init)
     free = not (going_on or descends) and _is_free(settings)
     extends = free and model.extends and minibatches.full
+    # minibatches are of many rows, which chains learn slowly: little in each of the first steps
+    shortest = SHORTEST_RUN if minibatches.full else max(SHORTEST_RUN, lengths.n_steps // 2)
     return Plan(
         step_size=as_schedule("step_size", recipe.step_size),
         temperature=as_schedule("temperature", settings.temperature),
@@ -289,6 +291,7 @@ def plan_of(recipe: Recipe, settings: Settings, *, going_on: bool) -> Plan:
         all_needed=settings.auto and tuning.one_mode and not recipe.sampler.finds_step,
         given_starts=not isinstance(values.init, str),
         ends_early=free and model.ends_early,
+        shortest=shortest,
         longer=lengths.longer_by(settings.max_steps) if extends else 0,
     )
 
