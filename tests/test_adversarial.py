@@ -110,7 +110,8 @@ def test_direction_is_that_of_finite_differences(name, n_features, n_classes, we
     moved = fgsm(clf, rows, labels, eps=0.5, clip=None)
     right = ~clear | np.isclose(moved, rows - 0.5 * np.sign(slopes), rtol=0, atol=1e-12)
     pooled = clf.posterior_.pooled_weights()
-    log_weights = np.log(np.ones(1) if pooled is None else np.maximum(pooled, 1e-300))
+    pooled = np.ones(clf.posterior_.n_pooled) if pooled is None else pooled
+    log_weights = np.log(np.maximum(pooled, 1e-300))
     exact = _adversarial._slopes(clf, rows, codes, log_weights) * sd
     cosine = np.sum(exact * slopes, axis=1) / np.linalg.norm(exact, axis=1)
     right &= (cosine / np.linalg.norm(slopes, axis=1) > 1.0 - 1e-6)[:, None]

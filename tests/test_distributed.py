@@ -68,6 +68,10 @@ def test_draws_of_a_cluster_are_those_of_this_machine(client, estimator):
     assert sum(client.run(n_tasks).values()) - before >= 2
 
 
+#: limits of a worker, until it ends
+HELD = []
+
+
 class Failure:
     """An augmentation that changes nothing, and waits until two processes have called it.
 
@@ -81,8 +85,9 @@ class Failure:
     def __call__(self, x, rng):
         self.calls += 1
         if self.calls == 1:
-            # write after every chunk
-            limits(write_seconds=0.0, write_share=1e9).__enter__()
+            # write after every chunk; limits that nothing holds are restored at once
+            HELD.append(limits(write_seconds=0.0, write_share=1e9))
+            HELD[-1].__enter__()
             self.name = uuid.uuid4().hex
             (self.folder / f"{os.getpid()}.mark").touch()
         (self.folder / f"{self.name}.calls").write_text(str(self.calls))
