@@ -10,6 +10,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import torch
 from _inside import Interrupt
 from _posteriors import assert_same_draws
 from sklearn.datasets import load_digits, make_moons
@@ -131,6 +132,24 @@ def test_the_curve_of_a_run_that_goes_on_is_that_of_its_last_part():
     after = LearningCurveDisplay.from_estimator(clf, moons[::5], labels[::5])
     for metric, values in after.values.items():
         np.testing.assert_allclose(curve.values[metric], values, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_statistics_of_batch_norms_are_those_of_the_last_part():
+    """They are made once for each draw, and those of an earlier part stood beside later draws."""
+    moons, labels = make_moons(60, noise=0.2, random_state=0)
+    found = []
+    for watched in (False, True):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+        clf = sk.BayesianModuleClassifier(
+            module, sampler="mclmc", sample_parameters="all", n_chains=1, max_steps=3000
+        )
+        if watched:
+            clf.set_callbacks(LearningCurve(moons[::5], labels[::5]))
+        found.append(clf.set_params(random_state=0).fit(moons, labels))
+    assert found[0].n_steps_ > 1500  # more than the first part
+    assert_same_draws(*found)
 
 
 @EVERY

@@ -55,7 +55,8 @@ class LearningCurve:
     With ``n_jobs``, the chains report only when they end. In ``partial_fit``, the draws that will
     be kept are known only at the end of the call. In both cases there is a single report with all
     draws. If a chain diverges, its draws are lost, and the curves of the other chains are
-    recomputed. Statistics of batch norms are computed at each report for the new draws.
+    recomputed. A run that goes on, or is repeated, has draws of its own and begins a new curve.
+    Statistics of batch norms are computed at each report for the new draws.
 
     Each fit starts a new record. Inside a search, the callback records only the last fit in this
     process, which is the refit with the best parameters. A saved estimator contains its callbacks.
