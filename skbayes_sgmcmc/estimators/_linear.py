@@ -290,7 +290,7 @@ class LinearEstimator(SGMCMCEstimator):
 
         Parameters
         ----------
-        input_features : array-like of str of shape (n_features_in_,), optional
+        input_features : array-like of str of shape (n_features,), optional
             Names of the columns of X, for a fit to an array without names. By default
             ``feature_names_in_``, or x0, x1 and so on.
 
