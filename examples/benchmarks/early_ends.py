@@ -38,10 +38,10 @@ Otherwise the chains go on for as many steps as before, the first quarter of the
 the next look follows; at most, a run takes its 6,000 steps, and keeps the draws of the second half.
 If the potential still falls then, the run [goes on](#runs-that-go-on).
 
-**With minibatches** (30,000 rows of many_rows.md, one seed), runs ended after an eighth or a
-quarter of their 14,000 steps, each part of which gains little: on wide5_many with an NLL of .215,
-of .198 after half of them and .185 after all (31, 36 and 56 s); on made5_many with .257, .251 and
-.244 (25, 36 and 59 s). So their first part is half of the run (2026-12-01).
+**With minibatches** (30,000 rows of many_rows.md, one seed), a part gains little, and runs ended
+after an eighth or a quarter of their 14,000 steps: on wide5_many with an NLL of .215, of .198 after
+half of them and .185 after all (31, 36 and 56 s); on made5_many with .257, .251 and .244 (25, 36
+and 59 s). So their first part is half of the run (2026-12-01).
 
 **Why two figures of rows.** The first is the Monte Carlo error of the predictions next to their own
 spread. Chains that learn slowly pass it where the posterior is wide (wine, whose training rows

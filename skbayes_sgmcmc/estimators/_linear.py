@@ -315,11 +315,8 @@ class LinearEstimator(SGMCMCEstimator):
         ['age', 'city=a', 'city=b', 'city=c']
         """
         check_fitted(self)
-        columns = self._columns
-        if input_features is not None:
-            names = check_feature_names_in(self, input_features)
-            columns = replace(columns, names=names.tolist())
-        return np.array(columns.feature_labels, dtype=object)
+        names = check_feature_names_in(self, input_features).tolist()
+        return np.array(replace(self._columns, names=names).feature_labels, dtype=object)
 
     def _must_mix(self, task: Task) -> MustMix:
         posterior = self._in_units()

@@ -23,7 +23,7 @@ class Curves:
     """Scores of the running averages over the draws of an estimator that has validated its data.
 
     One running sum of predictions is stored for each chain, and no draws are stored. ``n_draws`` of
-    each chain have been seen so far, of those that begin with the draws whose sums are ``begun``.
+    each chain have been seen so far, and ``begun`` has the sums of their first draws.
     """
 
     metrics: tuple[str, ...]
