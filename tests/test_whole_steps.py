@@ -72,16 +72,19 @@ def compared(monkeypatch):
 
     def steps(self, sampler, theta, state, step, evaluator):
         lengths.append(len(step.all_progress))
-        positions = []
+        positions, batches = [], evaluator.batches
         for start in range(0, lengths[-1], 3):
             part = slice(start, start + 3)
             xi, progress = step.xi[:, part].contiguous(), step.all_progress[part]
-            known = step.same_target or start > 0
+            known = step.same_target or (step.same_rows and start > 0)
             given = replace(step, xi=xi, all_progress=progress, same_target=known)
             single, its_state = theta.clone(), {name: x.clone() for name, x in state.items()}
             for i in range(len(progress)):
-                changed = {"xi": xi[:, i], "progress": progress[i], "same_target": known or i > 0}
+                same = known or (step.same_rows and i > 0)
+                changed = {"xi": xi[:, i], "progress": progress[i], "same_target": same}
+                evaluator.batch = batches[0 if len(batches) == 1 else start + i]
                 self.integrator(sampler, single, its_state, replace(given, **changed))
+            evaluator.batches = batches if len(batches) == 1 else batches[part]
             positions.append(take(self, sampler, theta, state, given, evaluator))
             assert torch.equal(positions[-1][:, -1], theta)
             for name, expected in (its_state | {"theta": single}).items():
@@ -121,6 +124,11 @@ def assert_rounded(found):
         (BayesianMLPRegressor, {"likelihood": "zero_inflated_negative_binomial", "weighted": True}),
         (BayesianMLPRegressor, {"noise": 50.0, "sampler": MCLMC(energy_error=0.02, length=2.0)}),
         (BayesianMLPRegressor, {"step_size": 1e-4, "burn_in": 0}),
+        # minibatches, with the scaling by their noise and without
+        (BayesianMLPClassifier, {"batch_size": 30, "weighted": True}),
+        (BayesianMLPRegressor, {"batch_size": 40}),
+        (BayesianMLPRegressor, {"batch_size": 40, "sampler": MCLMC(noise_scaling=False)}),
+        (BayesianMLPRegressor, {"batch_size": 40, "step_size": 1e-4, "sampler": MCLMC(length=2.0)}),
         # other numbers at every step
         (BayesianMLPRegressor, {"step_size": Polynomial(first=1e-3, last=1e-5)}),
         (BayesianMLPRegressor, {"step_size": 1e-4, "temperature": Exponential(2.0, 1.0)}),
@@ -227,7 +235,7 @@ def test_a_chain_that_is_lost_leaves_the_others_alone(monkeypatch):
 
 @cases(
     "parameters",
-    [{"batch_size": 50}, {"prior": "laplace", "prior_scale": 1.0}, {"sampler": "sghmc"}],
+    [{"prior": "laplace", "prior_scale": 1.0}, {"sampler": "sghmc"}],
 )
 def test_other_steps_have_compiled_gradients_only(runs, parameters):
     fit(BayesianMLPRegressor, **(TINY | {"n_draws": 2} | parameters))
@@ -254,12 +262,15 @@ def test_turns_by_a_gradient(d, delta):
     """
     u, g = directions(5, d)
     g[1], g[2], g[3] = -u[1], 0.0, u[3] * min(1.0, 0.1 / delta)
+    scaling = torch.ones(5, d)
+    scaling[4] = torch.linspace(0.5, 2.0, d)
     epsilon = torch.linspace(0.5, 2.0, 5)[:, None] * delta
     step = Step(n=3.0 * (d - 1), gradient=None, likelihood=None, potential=None)
     expected, turned = u.clone(), torch.zeros(5, 1)
-    MCLMC().turn({"u": expected}, step, g, epsilon, 1.0, turned)
+    MCLMC().turn({"u": expected, "scaling": scaling}, step, g, epsilon, 1.0, turned)
     for c in range(5):
-        found = mclmc.turn(u[c].numpy(), g[c].numpy(), float(epsilon[c]), -3.0)
+        given = (each[c].numpy() for each in (u, g, scaling))
+        found = mclmc.turn(*given, float(epsilon[c]), -3.0)
         np.testing.assert_allclose(found, float(turned[c]), rtol=2e-6, atol=2e-6)
     torch.testing.assert_close(u, expected, rtol=2e-6, atol=2e-6)
 

@@ -360,12 +360,14 @@ class Minibatches:
         else:
             yield from self._gathered(by_step, rng)
 
+    def at_once(self, n_chains: int) -> int:
+        """Number of steps whose rows are gathered together: not more than fit into the cache."""
+        most = LIMITS.cache_numbers if self.device.type == "cpu" else LIMITS.pool_numbers
+        return max(1, most // (n_chains * self.numbers))
+
     def _gathered(self, by_step: Any, rng: ChainRandom) -> Iterator[Batch]:
         """One batch per step, for row indices (steps, chains, rows)."""
-        # rows are gathered for several steps at once, but not for more than fit into the cache
-        near = self.device.type == "cpu"
-        most = LIMITS.cache_numbers if near else LIMITS.pool_numbers
-        at_once = max(1, most // (by_step.shape[1] * self.numbers))
+        at_once = self.at_once(by_step.shape[1])
         if self.data.lazy:
             at_once = len(by_step)  # rows that are fetched step by step, in advance
         for start in range(0, len(by_step), at_once):

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -244,12 +244,16 @@ class Chains:
     def _in_blocks(
         self, first: int, etas: list[float], temperatures: list[float], keep: list[bool]
     ) -> None:
-        """The same with all rows, for an engine that takes several steps at once."""
-        step, count, start = self.last_step, len(etas), 0
+        """The same for an engine that takes several steps at once."""
+        step, count, start, rows = self.last_step, len(etas), 0, self.minibatches
+        indices = rows.indices(count, self.rng)
         normals = torch.cat(list(self._normals(count)), 1)
-        self.evaluator.batch = next(self.minibatches.chunk(None, 1, self.rng))
-        per_step = len(self.phi) * self.minibatches.size * self.target.model.row_products
+        batches = rows.chunk(indices, count, self.rng)
+        self.evaluator.batches = [next(batches)] if rows.full else []
+        per_step = len(self.phi) * rows.size * self.target.model.row_products
         at_once = max(LIMITS.least_steps, int(LIMITS.waited_products / per_step))
+        if not rows.full:
+            at_once = min(at_once, rows.at_once(len(self.phi)))
         k = np.arange(first, first + count)
         new = self._changes(k)
         new[1:] |= (np.diff(etas) != 0.0) | (np.diff(temperatures) != 0.0)
@@ -258,6 +262,9 @@ class Chains:
         progress = np.where(k < burn_in, k / max(burn_in, 1), 1.0)
         while start < count:
             stop = min(start + at_once, ends[bisect_right(ends, start)])
+            if not rows.full:
+                self.evaluator.batches = list(islice(batches, stop - start))
+            self.evaluator.batch = self.evaluator.batches[-1]
             step.xi = normals[:, start:stop].contiguous()
             self._set_scale(etas[start], temperatures[start])
             self._set_progress(first + start)

@@ -30,12 +30,13 @@ def potential(theta, rate, per_n, g):
 
 
 @part
-def turn(u, g, epsilon, factor):
+def turn(u, g, scaling, epsilon, factor):
     """Turn u as ``MCLMC.turn`` does; return what the kinetic energy grows by, over d - 1."""
     along, square = 0.0, 0.0
     for i in range(len(u)):
-        along += np.float64(u[i] * g[i])
-        square += np.float64(g[i]) * np.float64(g[i])
+        scaled = scaling[i] * g[i]
+        along += np.float64(u[i] * scaled)
+        square += np.float64(scaled) * np.float64(scaled)
     size = max(np.sqrt(square), LEAST)
     slow = factor * epsilon * size
     b = np.expm1(slow)
@@ -44,7 +45,7 @@ def turn(u, g, epsilon, factor):
     kept = np.float32((1.0 + b) / (1.0 + q))
     added = np.float32((b + 0.5 * b * twice_bw) / (size * (1.0 + q)))
     for i in range(len(u)):
-        u[i] = kept * u[i] + added * g[i]
+        u[i] = kept * u[i] + added * (scaling[i] * g[i])
     return np.log1p(q) - slow
 
 
@@ -74,15 +75,40 @@ def undo(theta, g, u, before, before_g, xi):
 
 
 @part
-def measure(theta, mean, square, share):
+def learn_scaling(g, before, noise, scaling, share, law):
+    """Learn the noise of two gradients at one position, as ``MCLMC._learn_scaling`` does."""
+    weight, total = np.float32(share), 0.0
+    for i in range(len(g)):
+        change = g[i] - before[i]
+        noise[i] += weight * (change * change - noise[i])
+        total += np.float64(noise[i])
+    even, least = np.float32(max(total / len(g), LEAST)), np.float32(law.least_noise)
+    square = 0.0
+    for i in range(len(g)):
+        scaling[i] = np.float32(1.0) / np.sqrt(noise[i] / even + least)
+        square += np.float64(scaling[i]) * np.float64(scaling[i])
+    shorter = np.float32(1.0 / np.sqrt(square / len(g)))
+    for i in range(len(g)):
+        scaling[i] *= shorter
+
+
+@part
+def measure(theta, mean, square, scaling, share):
     """Let averages of recent positions and their squared distances learn theta; return L^2."""
     weight, total = np.float32(share), 0.0
     for i in range(len(theta)):
         away = theta[i] - mean[i]
         mean[i] += weight * away
         square[i] += weight * (away * (theta[i] - mean[i]) - square[i])
-        total += np.float64(square[i])
+        total += np.float64(square[i] / (scaling[i] * scaling[i]))
     return total
+
+
+@part
+def next_share(count, c, law):
+    """Weight of the next value in a chain's average of recent ones; its count grows by it."""
+    count[c] += 1.0
+    return law.recent / (count[c] + law.recent - 1.0)
 
 
 @part
@@ -96,21 +122,33 @@ def adapted(ratio, trust, progress, law):
     return min(factor, law.growth), before + (weight if factor <= law.growth else 0.0)
 
 
+@part
+def of_step(rows, t):
+    """The rows, targets, labels and weights of step t, if steps have rows of their own."""
+    x, y, labels, weight = rows
+    t = t if len(x) > 1 else 0
+    return x[t], y[t], labels[t], weight[t]
+
+
 @jit
-def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress, xi, positions):
-    """Take the steps of all chains, in place, and write theta after each of them to ``positions``.
+def take(
+    likelihood, given, vectors, numbers, prior, run, scheme, law, part, progress, xi, positions
+):
+    """Take steps of all chains, in place, and write theta after each of them to ``positions``.
 
     ``likelihood`` is the address of the gradient's code for arguments as those ``given``: theta,
-    its rows, images and lookups, the sampler's g, and room for sums. ``vectors`` (chains,
-    parameters) and ``numbers`` (chains,) are the rest of the sampler's state; those that it does
-    not have are empty. ``prior`` are the rates, (chains, parameters), and the constants of the
+    its rows, network, images and lookups, the sampler's g, and room for sums; the rows have a first
+    axis more, of steps, and its length is 1 if all of these take the same ones. ``vectors`` (chains, parameters) and
+    ``numbers`` (chains,) are the rest of the sampler's state; those that it does not have are
+    empty, and the scaling is one. ``prior`` are the rates, (chains, parameters), and the constants of the
     potential, (chains,). ``run`` has N, eta, the temperature, whether the steps are tuned, the
     energy error to aim at last, and whether g and the energy are of this target already. The
-    ``scheme`` has the turns, and the drifts between them. The ``law`` is ``TUNING``.
+    ``scheme`` has the turns, and the drifts between them. The ``law`` is ``TUNING``. The
+    steps are those of a part of ``progress``, from its first to before its last number.
     """
-    theta, _, _, _, g, total = given
-    u, mean, square = vectors
-    energy, scale, trust, caution, steps, undone, errors, usual, length, k = numbers
+    theta, rows, network, images, lookups, g, total = given
+    u, mean, square, noise, scaling = vectors
+    energy, scale, trust, caution, steps, undone, errors, usual, length, k, batches = numbers
     rates, constant = prior
     n, eta, temperature, tuning, last_aim, known = run
     turns, drifts = scheme
@@ -119,29 +157,37 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
     per_n = np.float32(1.0 / n)
     before, before_g, before_energy = np.empty_like(theta), np.empty_like(g), np.empty(n_chains)
     epsilon, turned = np.empty(n_chains), np.empty(n_chains)
-    for t in range(len(progress)):
+    for t in range(part[0], part[1]):
         aim = last_aim * law.first_error ** (1.0 - progress[t])
+        its = theta, of_step(rows, t - part[0]), network, images, lookups, g, total
         for stage in range(len(turns)):
             if stage or not known:
+                if stage == 0 and len(noise):
+                    for c in range(n_chains):
+                        copy(g[c], before_g[c])
                 for c in range(n_chains):
                     if stage:
                         along = np.float32(drifts[stage - 1] * epsilon[c])
                         for i in range(d):
-                            theta[c, i] += along * u[c, i]
+                            theta[c, i] += along * (scaling[c, i] * u[c, i])
                     energy[c] = constant[c] + potential(theta[c], rates[c], per_n, g[c])
                     total[c] = 0.0
-                add_gradient(likelihood, given)
+                add_gradient(likelihood, its)
                 for c in range(n_chains):
                     energy[c] -= n * total[c]
             for c in range(n_chains):
                 if stage == 0:
+                    if len(noise) and not known:
+                        # the other one is at the same position, by the last step's rows
+                        share = next_share(batches, c, law)
+                        learn_scaling(g[c], before_g[c], noise[c], scaling[c], share, law)
                     copy(theta[c], before[c])
                     copy(g[c], before_g[c])
                     before_energy[c] = energy[c]
                     epsilon[c], turned[c] = scale[c] * caution[c] * unit, 0.0
                 factor = -turns[stage] * n / (temperature * (d - 1))
-                turned[c] += turn(u[c], g[c], epsilon[c], factor)
-        known = True
+                turned[c] += turn(u[c], g[c], scaling[c], epsilon[c], factor)
+        known = len(rows[0]) == 1
         for c in range(n_chains):
             change = (energy[c] - before_energy[c]) / temperature + (d - 1) * turned[c]
             error = change * change / d
@@ -165,9 +211,9 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
                 scale[c] *= factor
             caution[c] = min(caution[c] * (0.5 if bad else law.recovery), 1.0)
             if len(k):
-                k[c] += 1.0
-                weight = law.recent / (k[c] + law.recent - 1.0)
-                spread = measure(theta[c], mean[c], square[c], weight)
+                spread = measure(
+                    theta[c], mean[c], square[c], scaling[c], next_share(k, c, law)
+                )
                 length[c] = max(law.length * np.sqrt(spread), law.least_steps * epsilon[c])
             share = min(2.0 * epsilon[c] / length[c], law.forgotten)
             turn_by_chance(u[c], xi[c, t], share)

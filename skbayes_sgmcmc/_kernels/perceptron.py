@@ -28,12 +28,13 @@ def take_rows(x, start, out):
 
 
 @jit
-def gradient(theta, rows, images, lookups, slope, total):
+def gradient(theta, rows, network, images, lookups, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
 
     ``theta`` and ``slope`` are (chains, parameters), ``total`` is (chains,). Of the ``rows``, ``x``
     (chains or 1, rows, columns) and the targets ``y`` or ``labels`` (chains or 1, rows, k) are of
-    all chains or of each; so are the weights. Targets with labels have ``classes`` (k,) classes.
+    all chains or of each; so are the weights. The ``network`` includes the likelihood. Targets with
+    labels have ``classes`` (k,) classes.
     ``shift`` (k,) are the log sds of normal targets, to which a chain may add its own; of noise
     that depends on the row, it is the log of the typical sd, and ``share`` (chains,) the part of
     the outputs that depend on the row. ``bound`` and other meanings are those of the functions of
@@ -42,7 +43,8 @@ def gradient(theta, rows, images, lookups, slope, total):
     has the dense inputs alone. Without a likelihood, y (chains, rows, k) takes the outputs, or
     holds slopes in them.
     """
-    x, y, labels, classes, weight, sizes, activation, kind, shift, bound, share = rows
+    x, y, labels, weight = rows
+    sizes, activation, classes, kind, shift, bound, share = network
     n_layers, k = len(sizes) - 1, sizes[-1]
     own = classes, k, kind, shift, bound
     widest = k

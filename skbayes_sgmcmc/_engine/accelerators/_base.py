@@ -17,9 +17,10 @@ class Engine:
 
     A ``kernel`` takes a whole chunk of steps at once, and returns the positions to keep, of shape
     (chains, kept, parameters). Without a kernel, the ``integrator`` takes one step at a time,
-    and the ``evaluator`` computes the gradients of the ``target``. With all rows, a ``block`` takes
-    the steps between two changes of the target in place of the integrator: it is also given the
-    evaluator, the step's noise is (chains, steps, parameters), and it returns as many positions.
+    and the ``evaluator`` computes the gradients of the ``target``. A ``block`` takes the steps
+    between two changes of the target in place of the integrator: it is also given the evaluator,
+    which has the steps' minibatches, the step's noise is (chains, steps, parameters), and it
+    returns as many positions.
     """
 
     target: Target

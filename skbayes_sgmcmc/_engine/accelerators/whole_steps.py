@@ -6,12 +6,14 @@ Given the same normals, positions and the sampler's state are equal up to roundi
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..._limits import slices
 from ...models.networks.compiled import PerceptronGradient, in_kernel
 from ...priors.factorised import Normal
 from ...samplers import MCLMC
@@ -26,6 +28,10 @@ SCHEMES: dict[Integrator, tuple[tuple[float, ...], tuple[float, ...]]] = {
     leapfrog: ((0.5, 0.5), (1.0,)),
     minimal_norm: ((MINIMAL_NORM, 1.0 - 2.0 * MINIMAL_NORM, MINIMAL_NORM), (0.5, 0.5)),
 }
+#: numbers of each chain in the sampler's state, besides the energy
+NUMBERS = (
+    "scale", "trust", "caution", "steps", "undone", "errors", "usual", "length", "k", "batches",
+)  # fmt: skip
 
 
 def whole_steps(recipe: Recipe) -> bool:
@@ -35,7 +41,6 @@ def whole_steps(recipe: Recipe) -> bool:
     return (
         in_kernel(model.likelihood)
         and recipe.cell.integrator in SCHEMES
-        and rows.full
         and not rows.divided
         and rows.data.augment is None
         and recipe.target.coordinates is None
@@ -63,34 +68,46 @@ class WholeSteps:
         from ..._kernels.perceptron import gradient
 
         positions, latents = torch.empty_like(step.xi), evaluator.state
-        none = theta.new_empty(0)
-        vectors = (state.get(name, none[:, None]) for name in ("u", "mean", "square"))
-        names = "scale", "trust", "caution", "steps", "undone", "errors", "usual", "length", "k"
-        numbers = (state.get(name, none).view(-1).numpy() for name in names)
+        none, one = theta.new_empty(0), torch.ones_like(theta)
+        vectors = [state.get(name, none[:, None]) for name in ("u", "mean", "square", "noise")]
+        vectors.append(state.get("scaling", one))
         # a normal prior's gradient at 1 is its rates, and its potential at 0 is constant
-        rates, one = torch.empty_like(theta), torch.ones_like(theta)
+        rates = torch.empty_like(theta)
+        numbers = [state.get(name, none).view(-1).numpy() for name in NUMBERS]
         self._model.prior_gradient(one, latents, rates, 1.0)
         constant = self._model.prior_potential(torch.zeros_like(theta), latents).double()
-        given = (
-            theta.numpy(),
-            *self._likelihood.given(evaluator.batch, latents, len(theta), self._scale),
-            state["g"].numpy(),
-            np.empty(len(theta)),
-        )
-        take(
-            address_of(gradient, given),
-            given,
-            tuple(vector.numpy() for vector in vectors),
-            (state["energy"].view(-1).numpy(), *numbers),
-            (rates.numpy(), constant.numpy()),
-            (
-                step.n, step.eta, step.temperature, step.tuning, sampler.last_aim(step),
-                step.same_target,
-            ),
-            self._scheme,
-            TUNING,
-            step.all_progress,
-            step.xi.numpy(),
-            positions.numpy(),
-        )  # fmt: skip
+        each = [
+            self._likelihood.given(batch, latents, len(theta), self._scale)
+            for batch in evaluator.batches
+        ]
+        known, g, total = step.same_target, state["g"].numpy(), np.empty(len(theta))
+        for part, rows, fixed in _parts(each, len(step.all_progress)):
+            its = theta.numpy(), tuple(some[0] for some in rows), *fixed, g, total
+            take(
+                address_of(gradient, its),
+                (theta.numpy(), rows, *fixed, g, total),
+                tuple(vector.numpy() for vector in vectors),
+                (state["energy"].view(-1).numpy(), *numbers),
+                (rates.numpy(), constant.numpy()),
+                (step.n, step.eta, step.temperature, step.tuning, sampler.last_aim(step), known),
+                self._scheme,
+                TUNING,
+                part,
+                step.all_progress,
+                step.xi.numpy(),
+                positions.numpy(),
+            )
         return positions
+
+
+def _parts(each: Sequence[tuple[Any, ...]], n_steps: int) -> Iterator[tuple[Any, ...]]:
+    """First step, step after the last, rows with a first axis of steps, and what is fixed.
+
+    Rows that are looked up are taken step by step, because each batch has a matrix of its own.
+    """
+    looked_up = each[0][-1] is not None
+    for some in slices(len(each), 1 if looked_up else len(each)):
+        fields = zip(*(rows for rows, *_ in each[some]), strict=True)
+        rows = tuple(field[0][None] if len(field) == 1 else np.stack(field) for field in fields)
+        steps = (some.start, some.stop) if len(each) > 1 else (0, n_steps)
+        yield steps, rows, each[some.start][1:]

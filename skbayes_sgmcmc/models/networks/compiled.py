@@ -153,16 +153,17 @@ class CompiledPasses:
         n_chains, n_rows, k = y.shape
         none, share = np.zeros(k, np.float32), np.ones(n_chains, np.float32)
         weight = np.zeros((1, n_rows), np.float32)
-        rows = y.numpy(), NO_LABELS, self._sizes[-1:], weight
-        given = self._given(x, *rows, kind, none, none, share)
+        rows = y.numpy(), NO_LABELS, weight
+        given = self._given(x, *rows, self._sizes[-1:], kind, none, none, share)
         gradient(theta.numpy(), *given, slope.numpy(), np.zeros(n_chains))
 
     def _given(
-        self, x: Any, y: Array, labels: Array, classes: Array, weight: Array, *others: Any
+        self, x: Any, y: Array, labels: Array, weight: Array, *likelihood: Any
     ) -> tuple[Any, ...]:
-        """What the kernel needs besides the positions: rows, convolutions, and weights to look up.
+        """What the kernel needs besides the positions.
 
-        Dense rows have nothing to look up. ``others`` are the rest of the likelihood.
+        They are rows, the network, its convolutions, and weights to look up. Dense rows have
+        nothing to look up.
         """
         lookups = None
         if isinstance(x, IndicatorBatch):
@@ -170,8 +171,8 @@ class CompiledPasses:
             lookups = rest.for_kernels(), x.places.numpy(), x.constant.numpy()
         x = np.ascontiguousarray(_dense(x).numpy())
         x = x.reshape(*x.shape[:2], -1)
-        rows = x, y, labels, classes, weight, self._sizes, self._activation, *others
-        return rows, self.images, lookups
+        network = self._sizes, self._activation, *likelihood
+        return (x, y, labels, weight), network, self.images, lookups
 
 
 class PerceptronGradient(CompiledPasses):
@@ -220,8 +221,8 @@ class PerceptronGradient(CompiledPasses):
             x,
             np.zeros((1, 0, 1), np.float32) if classes else y,
             y.reshape(*y.shape[:2], -1) if classes else NO_LABELS,
-            self._classes,
             _weights(batch, _dense(x).shape[1], scale),
+            self._classes,
             self._kind,
             *self._numbers,
             state[SHARE].numpy().ravel() if SHARE in state else np.ones(n_chains, np.float32),
