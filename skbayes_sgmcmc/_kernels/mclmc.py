@@ -211,9 +211,7 @@ def take(
                 scale[c] *= factor
             caution[c] = min(caution[c] * (0.5 if bad else law.recovery), 1.0)
             if len(k):
-                spread = measure(
-                    theta[c], mean[c], square[c], scaling[c], next_share(k, c, law)
-                )
+                spread = measure(theta[c], mean[c], square[c], scaling[c], next_share(k, c, law))
                 length[c] = max(law.length * np.sqrt(spread), law.least_steps * epsilon[c])
             share = min(2.0 * epsilon[c] / length[c], law.forgotten)
             turn_by_chance(u[c], xi[c, t], share)
