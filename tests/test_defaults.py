@@ -82,7 +82,7 @@ def test_the_sampler_depends_on_the_number_of_parameters(number, n, expected):
     "number, n, expected",
     [
         (AUTO.small_network + 1, 100, "mclmc"),
-        (AUTO.large_network, 8000, "mclmc"),
+        (AUTO.large_network, 8000, "mclmc"),  # with minibatches
         (4 * AUTO.large_network, AUTO.steep_work // (4 * AUTO.large_network), "mclmc"),
         (4 * AUTO.large_network, AUTO.steep_work, "mclmc"),  # with minibatches
         (AUTO.huge_network + 1, AUTO.steep_work, "psgld"),
@@ -126,6 +126,13 @@ def test_minibatches_of_many_rows(sampler, number, n, p, size):
     assert found.size == size
 
 
+@cases("n, size", [(3000, 3000), (4000, AUTO.energy_batch)])
+def test_minibatches_of_networks_in_regression(n, size):
+    """Those of up to ``large_network`` parameters have minibatches as small ones do."""
+    warm = of_parameters(4500, steep=True).automatic(rows(n), request_of(MCLMC()))
+    assert (warm.batch_size or n) == size
+
+
 @cases("number, n, size", [(20_000, 3000, 3000), (20_000, 10_000, AUTO.energy_batch)])
 def test_minibatches_of_large_networks_in_regression(number, n, size):
     """All rows up to ``steep_work``, and fewer steps the more work there is, but ten passes."""
@@ -162,7 +169,7 @@ def test_streams_take_minibatches():
         (MCLMC(), 7600, 7600, 1721),  # three times the work, steps by one over its root
         (MCLMC(), 10_000, 10_000, 1500),  # who asks for all of many rows
         (MCLMC(), 10_000, AUTO.energy_batch, AUTO.energy_burn_in),
-        (MCLMC(), 10**6, AUTO.energy_batch, 40_000),  # ten passes
+        (MCLMC(), 10**6, AUTO.energy_batch, 20_000),  # ten passes
         (PSGLD(), 10_000, 100, 3000),
     ],
 )

@@ -18,6 +18,8 @@ from skbayes_sgmcmc._engine.chains import Chains
 from skbayes_sgmcmc._engine.descent import Descent
 from skbayes_sgmcmc._engine.lengths import Plan
 from skbayes_sgmcmc._limits import LIMITS
+from skbayes_sgmcmc.models.designs.batches import ChosenRows
+from skbayes_sgmcmc.models.designs.indicators import IndicatorBatch
 from skbayes_sgmcmc.models.networks.compiled import PerceptronGradient
 from skbayes_sgmcmc.models.networks.learned_scales import GIBBS_EVERY
 from skbayes_sgmcmc.samplers import MCLMC, Step
@@ -43,8 +45,11 @@ SETTINGS = {
 TINY = {"burn_in": 2, "n_draws": GIBBS_EVERY + 5, "thinning": 1, "step_size": 1e-6}
 
 
-def fit(kind, weighted=False, **parameters):
+def fit(kind, weighted=False, indicators=False, **parameters):
     X, y = ROWS[kind]
+    if indicators:
+        many = np.eye(60)[np.random.default_rng(1).integers(60, size=len(y))]
+        X = np.hstack([X, many])
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
     model = kind(**(SETTINGS | parameters))
     if kind is BayesianMLPClassifier:
@@ -61,6 +66,26 @@ def assert_same(a, b):
 # steps --------------------------------------------------------------------------------------------
 
 
+def of_steps(batch, steps, n_chains):
+    """The rows of some steps, of those that a batch has of several; all, if steps share them."""
+    if batch.shared:
+        return batch
+    chains = slice(steps.start * n_chains, steps.stop * n_chains)
+
+    def some(part):
+        if isinstance(part, float):
+            return part
+        if isinstance(part, torch.Tensor):
+            return part[chains]
+        rest = ChosenRows(part.rest._design, part.rest._indices[chains])
+        return IndicatorBatch(
+            type(part.some)(part.some.x[chains]), part.places, rest, part.constant
+        )
+
+    fields = {name: some(field) for name, field in batch.fields.items()}
+    return replace(batch, fields=fields, weight=some(batch.weight))
+
+
 @pytest.fixture
 def compared(monkeypatch):
     """Blocks are taken by three steps, which are compared with those of the integrator.
@@ -72,7 +97,7 @@ def compared(monkeypatch):
 
     def steps(self, sampler, theta, state, step, evaluator):
         lengths.append(len(step.all_progress))
-        positions, batches = [], evaluator.batches
+        positions, whole = [], evaluator.batch
         for start in range(0, lengths[-1], 3):
             part = slice(start, start + 3)
             xi, progress = step.xi[:, part].contiguous(), step.all_progress[part]
@@ -82,9 +107,9 @@ def compared(monkeypatch):
             for i in range(len(progress)):
                 same = known or (step.same_rows and i > 0)
                 changed = {"xi": xi[:, i], "progress": progress[i], "same_target": same}
-                evaluator.batch = batches[0 if len(batches) == 1 else start + i]
+                evaluator.batch = of_steps(whole, slice(start + i, start + i + 1), len(theta))
                 self.integrator(sampler, single, its_state, replace(given, **changed))
-            evaluator.batches = batches if len(batches) == 1 else batches[part]
+            evaluator.batch = of_steps(whole, part, len(theta))
             positions.append(take(self, sampler, theta, state, given, evaluator))
             assert torch.equal(positions[-1][:, -1], theta)
             for name, expected in (its_state | {"theta": single}).items():
@@ -129,6 +154,9 @@ def assert_rounded(found):
         (BayesianMLPRegressor, {"batch_size": 40}),
         (BayesianMLPRegressor, {"batch_size": 40, "sampler": MCLMC(noise_scaling=False)}),
         (BayesianMLPRegressor, {"batch_size": 40, "step_size": 1e-4, "sampler": MCLMC(length=2.0)}),
+        # rows that are looked up
+        (BayesianMLPClassifier, {"indicators": True}),
+        (BayesianMLPRegressor, {"indicators": True, "batch_size": 40}),
         # other numbers at every step
         (BayesianMLPRegressor, {"step_size": Polynomial(first=1e-3, last=1e-5)}),
         (BayesianMLPRegressor, {"step_size": 1e-4, "temperature": Exponential(2.0, 1.0)}),
@@ -203,19 +231,24 @@ def test_scales_are_drawn_after_the_same_steps(compared, runs):
         }
 
 
-def test_either_goes_on_from_the_other():
+@cases("batch_size", [200, 40])
+def test_either_goes_on_from_the_other(batch_size):
     """Each reads all that the other has left: later draws are the same to rounding."""
-    found = []
+    found, settings = [], TINY | {"batch_size": batch_size, "warm_start": True}
     for first, then in ((True, False), (False, True), (False, False)):
-        model = fit(BayesianMLPRegressor, compiled=first, warm_start=True, **TINY)
+        model = fit(BayesianMLPRegressor, compiled=first, **settings)
         found.append(model.set_params(compiled=then).fit(*ROWS[BayesianMLPRegressor]))
     for other in found[:2]:
         assert_same(other, found[2])
 
 
 @pytest.mark.usefixtures("threads")
-def test_groups_of_chains_give_the_same_draws():
-    assert_same(fit(BayesianMLPRegressor, **TINY), fit(BayesianMLPRegressor, n_jobs=3, **TINY))
+@cases("batch_size", [200, 40])
+def test_groups_of_chains_give_the_same_draws(batch_size):
+    settings = TINY | {"batch_size": batch_size}
+    assert_same(
+        fit(BayesianMLPRegressor, **settings), fit(BayesianMLPRegressor, n_jobs=3, **settings)
+    )
 
 
 def test_a_chain_that_is_lost_leaves_the_others_alone(monkeypatch):
@@ -287,16 +320,26 @@ def test_turns_by_chance(d):
     torch.testing.assert_close(u, expected, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("kind", list(ROWS))
-def test_starts_are_found_with_the_compiled_gradient(monkeypatch, kind):
-    """Compiled steps have a gradient of their own, and leave one to this one: before the first."""
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        (BayesianMLPClassifier, {"weighted": True}),
+        (BayesianMLPRegressor, {}),
+        (BayesianMLPRegressor, {"indicators": True, "prior_scale": 0.7}),
+    ],
+)
+def test_descents_are_those_of_torch(monkeypatch, kind, parameters):
+    """Hundreds of steps from the same start, with the same rows."""
+    ends, counts, run, advance = [], [], Descent.run, Descent._advance
+    monkeypatch.setattr(Descent, "run", lambda self: ends.append(run(self)) or ends[-1])
+    monkeypatch.setattr(
+        Descent, "_advance", lambda *given: counts.append(given[-1]) or advance(*given)
+    )
     calls, gradient = [], PerceptronGradient.add_gradient
     monkeypatch.setattr(
         PerceptronGradient, "add_gradient", lambda *given: calls.append(1) or gradient(*given)
     )
-    steps, advance = [], Descent._advance
-    monkeypatch.setattr(
-        Descent, "_advance", lambda *given: steps.append(given[-1]) or advance(*given)
-    )
-    fit(kind, burn_in=2, n_draws=2)
-    assert sum(steps) > 10 and len(calls) == sum(steps) + 1
+    for compiled in (True, False):
+        fit(kind, compiled=compiled, burn_in=2, n_draws=2, **parameters)
+    assert len(calls) == 1 and sum(counts) > 200  # the one is for the first step of the chains
+    torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-3)

@@ -373,6 +373,14 @@ class Minibatches:
         for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
+    def together(self, indices: Array) -> Batch:
+        """The rows of several steps, (chains, steps, size), as those of so many more chains.
+
+        The chains of the first step come first. Augmentations leave them as they are.
+        """
+        by_step = indices.swapaxes(0, 1)
+        return next(self.gather(by_step.reshape(1, -1, by_step.shape[2]), None))
+
     def batch_of(self, rows: Array) -> Batch:
         """The rows of these numbers, as they are, in one batch that all chains share."""
         return next(self.gather(rows[None], None))

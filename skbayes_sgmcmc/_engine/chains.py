@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -248,8 +248,8 @@ class Chains:
         step, count, start, rows = self.last_step, len(etas), 0, self.minibatches
         indices = rows.indices(count, self.rng)
         normals = torch.cat(list(self._normals(count)), 1)
-        batches = rows.chunk(indices, count, self.rng)
-        self.evaluator.batches = [next(batches)] if rows.full else []
+        if rows.full:
+            self.evaluator.batch = next(rows.chunk(None, 1, self.rng))
         per_step = len(self.phi) * rows.size * self.target.model.row_products
         at_once = max(LIMITS.least_steps, int(LIMITS.waited_products / per_step))
         if not rows.full:
@@ -263,8 +263,7 @@ class Chains:
         while start < count:
             stop = min(start + at_once, ends[bisect_right(ends, start)])
             if not rows.full:
-                self.evaluator.batches = list(islice(batches, stop - start))
-            self.evaluator.batch = self.evaluator.batches[-1]
+                self.evaluator.batch = rows.together(indices[:, start:stop])
             step.xi = normals[:, start:stop].contiguous()
             self._set_scale(etas[start], temperatures[start])
             self._set_progress(first + start)

@@ -7,8 +7,9 @@ posterior of all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,8 @@ from torch import Tensor
 
 from .._arrays import Array
 from .._data.chain_random import ChainRandom
-from .._data.minibatch import Batch, Minibatches
-from .._limits import LIMITS
+from .._data.minibatch import Minibatches
+from .._limits import LIMITS, slices
 from .denormals import flushed_denormals
 from .settings import VALIDATION_FRACTION
 from .target import Evaluator, Target
@@ -86,18 +87,20 @@ def descend(
     *,
     held_share: float = VALIDATION_FRACTION,
     most_rows: int | None = None,
+    block: Any = None,
 ) -> Tensor:
     """Positions phi (chains, n_parameters) at which descents from ``theta`` stop.
 
     ``minibatches`` are those of the run; their size bounds that of the descent's own.
     ``held_share`` is the share of the rows that stop a chain. ``most_rows`` bounds the rows whose
-    gradients are computed for a chain; None: only early stopping does.
-    Latent variables keep their initial values.
+    gradients are computed for a chain; None: only early stopping does. ``block`` takes several
+    steps at once, if the engine has one (``Engine.descent``). Latent variables keep their initial
+    values.
     """
     phi = target.from_theta(torch.from_numpy(theta).to(target.like)).clone()
     rng = ChainRandom([seed.spawn(1)[0] for seed in seeds], str(target.like.device))
     with torch.no_grad(), flushed_denormals():
-        return Descent(target, minibatches, phi, rng, held_share, most_rows).run()
+        return Descent(target, minibatches, phi, rng, held_share, most_rows, block).run()
 
 
 class Descent:
@@ -111,8 +114,9 @@ class Descent:
         rng: ChainRandom,
         held_share: float = VALIDATION_FRACTION,
         most_rows: int | None = None,
+        block: Any = None,
     ):
-        self.target, self.phi, self.rng = target, phi, rng
+        self.target, self.phi, self.rng, self._block = target, phi, rng, block
         n = target.data.n_rows
         held = min(max(round(held_share * n), 1), n - 1, LIMITS.sampled_rows)
         few = self._few_differ()
@@ -170,22 +174,30 @@ class Descent:
 
     def _advance(self, adam: Adam, active: Array, count: int) -> None:
         """Take steps with minibatches of each active chain's own rows."""
-        rng = self.rng.select(active.tolist())
-        evaluator = Evaluator(self.target, self.minibatches, rng, self.state, split=False)
-        for batch in self._batches(active, count, rng):
-            evaluator.batch = batch
-            adam.step(self.phi, evaluator.gradient(self.phi))
+        rng, rows = self.rng.select(active.tolist()), self.minibatches
+        chosen = self._chosen(active, count, rng)
+        if self._block is None:
+            evaluator = Evaluator(self.target, rows, rng, self.state, split=False)
+            for batch in rows.chunk(chosen, count, rng):
+                evaluator.batch = batch
+                adam.step(self.phi, evaluator.gradient(self.phi))
+            return
+        scale = self.target.likelihood_scale(rows)
+        for part in slices(count, count if rows.full else rows.at_once(len(active))):
+            whole = next(rows.chunk(None, 1, rng)) if rows.full else None
+            batch = whole or rows.together(chosen[:, part])
+            self._block(adam, self.phi, self.state, batch, scale, part.stop - part.start)
 
-    def _batches(self, active: Array, count: int, rng: ChainRandom) -> Iterator[Batch]:
-        """Minibatches of the chains' own rows, each row once in every pass over them."""
+    def _chosen(self, active: Array, count: int, rng: ChainRandom) -> Any:
+        """Each chain's own rows for some steps, each row once in every pass; None: all rows."""
         if self.minibatches.full:
-            return self.minibatches.chunk(None, count, rng)
+            return None
         rows, length = self.rows[active], count * self.size
         n = rows.shape[1]
         passes = range(-(-length // n))
         orders = [np.concatenate([g.permutation(n) for _ in passes])[:length] for g in rng.rows]
         chosen = np.take_along_axis(rows, np.stack(orders), axis=1)
-        return self.minibatches.chunk(chosen.reshape(len(active), count, self.size), count, rng)
+        return chosen.reshape(len(active), count, self.size)
 
     def _loss(self, active: Array) -> Array:
         """Mean -log p of each active chain's other rows; infinite where it is not finite."""

@@ -18,7 +18,7 @@ from .._exceptions import not_allowed
 from ..models._protocol import Model
 from ..models._threads import few_threads
 from ..samplers import Cell, Sampler
-from .accelerators import Choice, equip
+from .accelerators import Choice, Engine, equip
 from .chains import Chains
 from .checkpoint import Checkpoint
 from .data_parallel import grid_of_run
@@ -176,7 +176,7 @@ class Job:
             theta = torch.from_numpy(self.previous.theta[self.group]).to(like)
             phi = target.from_theta(theta).clone()
         else:
-            phi = self._starts(engine.target)
+            phi = self._starts(engine)
         chains = Chains(
             engine,
             self.recipe.sampler,
@@ -204,9 +204,10 @@ class Job:
         kind = dtype_name(self.target.like.dtype) if kept.dtype == "auto" else kept.dtype
         return allocate(shape, kind, kept.dir)
 
-    def _starts(self, target: Target) -> torch.Tensor:
-        """Starting positions phi of this group's chains, for the target of the run's engine."""
-        values, model = self.recipe.values, target.model
+    def _starts(self, engine: Engine) -> torch.Tensor:
+        """Starting positions phi of this group's chains."""
+        values, target = self.recipe.values, engine.target
+        model = target.model
         like, init = target.like, values.init
         rngs = [np.random.default_rng(seed.spawn(1)[0]) for seed in self.seeds]
         level = self.plan.first_temperature
@@ -225,6 +226,7 @@ class Job:
                 return descend(
                     target, self.recipe.minibatches, theta, self.seeds,
                     held_share=self.settings.validation_fraction, most_rows=self.plan.start_rows,
+                    block=engine.descent,
                 )  # fmt: skip
         else:
             theta = given_starts(init, self.settings.n_chains, model)[self.group]

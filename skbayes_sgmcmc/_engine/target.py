@@ -316,8 +316,6 @@ class Evaluator:
         self.rng = minibatches.random(rng, type(target.model).__name__)
         self.state = state
         self.batch = Batch({}, 1.0, True, 0)  # set before every step
-        #: those of several steps that are taken at once; a single one if all have the same
-        self.batches: list[Batch] = []
         self.aux: dict[str, Tensor] = {}
         self._scale = target.likelihood_scale(minibatches)
         self._minibatches, self._add_up = minibatches, minibatches.add_up

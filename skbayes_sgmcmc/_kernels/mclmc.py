@@ -11,6 +11,7 @@ import numpy as np
 from . import copy, jit, part
 from ._addresses import called
 from .perceptron import gradient
+from .rows_of_steps import of_step
 
 add_gradient = called(gradient)
 
@@ -122,44 +123,34 @@ def adapted(ratio, trust, progress, law):
     return min(factor, law.growth), before + (weight if factor <= law.growth else 0.0)
 
 
-@part
-def of_step(rows, t):
-    """The rows, targets, labels and weights of step t, if steps have rows of their own."""
-    x, y, labels, weight = rows
-    t = t if len(x) > 1 else 0
-    return x[t], y[t], labels[t], weight[t]
-
-
 @jit
-def take(
-    likelihood, given, vectors, numbers, prior, run, scheme, law, part, progress, xi, positions
-):
+def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress, xi, positions):
     """Take steps of all chains, in place, and write theta after each of them to ``positions``.
 
     ``likelihood`` is the address of the gradient's code for arguments as those ``given``: theta,
-    its rows, network, images and lookups, the sampler's g, and room for sums; the rows have a first
-    axis more, of steps, and its length is 1 if all of these take the same ones. ``vectors`` (chains, parameters) and
-    ``numbers`` (chains,) are the rest of the sampler's state; those that it does not have are
-    empty, and the scaling is one. ``prior`` are the rates, (chains, parameters), and the constants of the
-    potential, (chains,). ``run`` has N, eta, the temperature, whether the steps are tuned, the
-    energy error to aim at last, and whether g and the energy are of this target already. The
-    ``scheme`` has the turns, and the drifts between them. The ``law`` is ``TUNING``. The
-    steps are those of a part of ``progress``, from its first to before its last number.
+    its rows, network, images and lookups, the sampler's g, and room for sums. Rows, and those that
+    are looked up, have a first axis more, of steps; its length is 1 if all take the same ones.
+    ``vectors`` (chains, parameters) and ``numbers`` (chains,) are the rest of the sampler's state;
+    those that it does not have are empty, and the scaling is one. ``prior`` are the rates, (chains,
+    parameters), and the constants of the potential, (chains,). ``run`` has N, eta, the temperature,
+    whether the steps are tuned, the energy error to aim at last, whether g and the energy are of
+    this target already, and whether all steps have the same rows. The ``scheme`` has the turns, and
+    the drifts between them. The ``law`` is ``TUNING``.
     """
-    theta, rows, network, images, lookups, g, total = given
+    theta, g, total = given[0], given[-2], given[-1]
     u, mean, square, noise, scaling = vectors
     energy, scale, trust, caution, steps, undone, errors, usual, length, k, batches = numbers
     rates, constant = prior
-    n, eta, temperature, tuning, last_aim, known = run
+    n, eta, temperature, tuning, last_aim, known, same_rows = run
     turns, drifts = scheme
     n_chains, d = theta.shape
     unit = np.sqrt(eta * temperature * d / n)
     per_n = np.float32(1.0 / n)
     before, before_g, before_energy = np.empty_like(theta), np.empty_like(g), np.empty(n_chains)
     epsilon, turned = np.empty(n_chains), np.empty(n_chains)
-    for t in range(part[0], part[1]):
+    for t in range(len(progress)):
         aim = last_aim * law.first_error ** (1.0 - progress[t])
-        its = theta, of_step(rows, t - part[0]), network, images, lookups, g, total
+        its = of_step(given, t)
         for stage in range(len(turns)):
             if stage or not known:
                 if stage == 0 and len(noise):
@@ -187,7 +178,7 @@ def take(
                     epsilon[c], turned[c] = scale[c] * caution[c] * unit, 0.0
                 factor = -turns[stage] * n / (temperature * (d - 1))
                 turned[c] += turn(u[c], g[c], scaling[c], epsilon[c], factor)
-        known = len(rows[0]) == 1
+        known = same_rows
         for c in range(n_chains):
             change = (energy[c] - before_energy[c]) / temperature + (d - 1) * turned[c]
             error = change * change / d

@@ -23,7 +23,7 @@ from .linear_sgld import LinearSGLD
 from .model_kernels import ModelKernel, PerceptronKernel
 from .recorded_steps import FusedUpdates, RecordedSteps
 
-__all__ = ["ACCELERATORS", "Choice", "Offer", "choose", "equip", "offers"]
+__all__ = ["ACCELERATORS", "Choice", "Engine", "Offer", "choose", "equip", "offers"]
 
 ACCELERATORS: tuple[Accelerator, ...] = (
     RecordedSteps(),

@@ -19,8 +19,8 @@ class Engine:
     (chains, kept, parameters). Without a kernel, the ``integrator`` takes one step at a time,
     and the ``evaluator`` computes the gradients of the ``target``. A ``block`` takes the steps
     between two changes of the target in place of the integrator: it is also given the evaluator,
-    which has the steps' minibatches, the step's noise is (chains, steps, parameters), and it
-    returns as many positions.
+    whose batch has the rows of all these steps, the step's noise is (chains, steps, parameters),
+    and it returns as many positions.
     """
 
     target: Target
@@ -28,6 +28,8 @@ class Engine:
     integrator: Integrator
     kernel: Any = None
     block: Any = None
+    #: takes several steps of the descent to a start
+    descent: Any = None
     evaluator: type[Evaluator] = Evaluator
     #: ``recorder(chains)`` takes each step, with its rows and its noise, in place of the integrator
     recorder: Any = None

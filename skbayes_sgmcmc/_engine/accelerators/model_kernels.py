@@ -14,7 +14,9 @@ from torch import Tensor
 from ...models.designs.indicators import IndicatorDesign
 from ..recipe import Recipe
 from ._base import Accelerator, Engine, why_no_cpu
-from .whole_steps import WholeSteps, whole_steps
+from .compiled_rows import has_compiled_rows
+from .whole_descent import WholeDescent
+from .whole_steps import SCHEMES, WholeSteps
 
 
 class ModelKernel(Accelerator):
@@ -63,5 +65,10 @@ class PerceptronKernel(ModelKernel):
         return None
 
     def equip(self, engine: Engine, recipe: Recipe) -> Engine:
-        engine = super().equip(engine, recipe)  # starts of chains need its gradient, too
-        return replace(engine, block=WholeSteps(recipe)) if whole_steps(recipe) else engine
+        engine = super().equip(engine, recipe)
+        if not has_compiled_rows(recipe):
+            return engine
+        engine = replace(engine, descent=WholeDescent(recipe))
+        if recipe.cell.integrator not in SCHEMES:
+            return engine
+        return replace(engine, block=WholeSteps(recipe))

@@ -33,15 +33,15 @@ class AutoRules:
     steep_work: int = 2**26
     huge_network: int = 2**17
     #: rows for each parameter that make many rows: their minibatches say as much as all of them,
-    #: and rows times parameters that do so for any small network
+    #: and rows times parameters that do so for any small network, and in regression
     many_rows: int = 8
     many_work: int = 2**24
     #: rows times parameters that are never many, at most: chains with all rows take all of their
     #: steps; beyond it they take fewer, such that the time grows like its root
     full_work: float = 2.5e6
     #: MCLMC's number of rows in a minibatch, and its smallest burn-in, if there are many
-    energy_batch: int = 250
-    energy_burn_in: int = 7000
+    energy_batch: int = 500
+    energy_burn_in: int = 5000
 
     # Posteriors that are about normal (docs/results/posterior_truth.md) ---------------------------
 

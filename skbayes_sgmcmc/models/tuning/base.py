@@ -402,7 +402,7 @@ class ManyModes(Tuning):
         n_parameters, work = self.model.n_parameters, self._work(data)
         if work <= AUTO.full_work or n_parameters > AUTO.large_network:
             return False
-        small = n_parameters <= AUTO.small_network
+        small = n_parameters <= AUTO.small_network or self.steep
         return data.n_rows >= AUTO.many_rows * n_parameters or (small and work > AUTO.many_work)
 
     def _small(self, data: Data) -> bool:
