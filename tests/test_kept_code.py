@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+from _process import output_of
 
 pytest.importorskip("numba")
 
@@ -55,14 +54,7 @@ def test_the_process_that_compiles_has_the_draws_of_all_others(code, tmp_path):
     """
     found, files = [], []
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        found.append(done.stdout)
+        found.append(output_of("-c", code, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}))
         files.append({path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")})
     assert files[0]  # the second process had code to find
     assert files[0] == files[1]
@@ -124,5 +116,4 @@ assert fit().compiled_ == ()
 with pytest.raises(ValueError, match="because NUMBA_DISABLE_JIT is set"):
     fit(compiled=True)
 """
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    output_of("-c", code, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})

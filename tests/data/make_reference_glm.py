@@ -20,6 +20,7 @@ Command (sets may be named to make only those; the file is updated after each)::
 Made with numpyro 0.22.0 and scikit-learn 1.9.1 on one CPU core.
 """
 
+import sys
 from pathlib import Path
 
 import jax
@@ -31,24 +32,10 @@ from _nuts import drawn, moments, of_model, update
 from jax.scipy.special import ndtr
 from sklearn.datasets import load_diabetes, load_linnerud
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from _glm_sets import SETS
+
 OUTPUT = Path(__file__).with_name("reference_glm.npz")
-#: name: likelihood, and parameters of the estimator that name columns
-SETS = {
-    "linnerud": ("normal", {}),
-    "diabetes_t": ("student_t", {}),
-    "diabetes_gamma": ("gamma", {}),
-    "rates": ("poisson", {"exposure": 0}),
-    "wide_counts": ("poisson", {}),
-    "overdispersed": ("negative_binomial", {}),
-    "seeds": ("binomial", {"n_trials": 0}),
-    "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
-    "schools": ("normal", {"groups": 0, "group_slopes": 1}),
-    "visits": ("zero_inflated_poisson", {"exposure": 0}),
-    "catches": ("zero_inflated_negative_binomial", {}),
-    "rain": ("tweedie", {}),
-    "survival_log_normal": ("log_normal", {}),
-    "survival_weibull": ("weibull", {}),
-}
 #: parameters of the likelihoods
 OWN = {
     "normal": ["log_noise"],
