@@ -52,7 +52,7 @@ class ProgressLine:
     def show(self, step: int, n_steps: int) -> None:
         """Print the step, the time that is left, and the latest figures."""
         now = time.monotonic()
-        if self.first is None:
+        if self.first is None or step <= self.first[1]:  # the first, or those of a repeated run
             self.first = now, step  # a fit that resumes does not begin at 0
         done = "#" * (BLOCKS * step // n_steps)  # plain characters, which every screen has
         bar = f"|{done:.<{BLOCKS}}| " if self.screen else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _cases import cases
+from _process import output_of
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -41,11 +42,7 @@ def test_a_quick_run_writes_its_page(script, tmp_path):
     """
     environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(FOLDER.parents[1])}
     environment.pop("SKBAYES_DATA", None)
-    command = [sys.executable, str(script), "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    output_of(str(script), "--quick", "--out", str(tmp_path), env=environment, timeout=LIMIT)
     (page,) = tmp_path.glob("*.md")
     text = page.read_text()
     assert "**Quick run" in text
@@ -90,11 +87,7 @@ sys.argv = ["gpu.py", "--quick", "--stages", "card", "predictions", "--out", {st
 runpy.run_path({str(FOLDER / "gpu.py")!r}, run_name="__main__")
 """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    output_of("-c", program, env=environment, cwd=tmp_path, timeout=LIMIT)
     assert not (tmp_path / "gpu-failures.txt").exists()
     stored = (tmp_path / "runs" / "gpu.jsonl").read_text().splitlines()
     assert [json.loads(line)["name"] for line in stored] == ["card", "predictions-cpu"]

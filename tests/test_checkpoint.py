@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import os
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from _checkpoint import CHUNK, FITS, QUICK, assert_same, data, make, steps_told
 from _inside import Interrupt
 from _inside import limits as set_limits
+from _process import output_of
 from _topics import SHORT, corpus
 from torch import nn
 from torch.distributions import Normal
@@ -120,13 +120,7 @@ def killed(tmp_path_factory):
             names = [other for other in FITS if (other in QUICK) == (name in QUICK)]
             code = f"import _seeds; _seeds.shift({_seeds.SHIFT}); import test_checkpoint as t; "
             code += f"t.fit_and_be_killed({str(folder)!r}, {names!r})"
-            subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", code],
-                check=True,
-                timeout=300,
-                env=HERE,
-                cwd=Path(__file__).parent,
-            )
+            output_of("-c", code, env=HERE, cwd=Path(__file__).parent)
             files.update({each: folder / f"{each}.npz" for each in names})
         return files[name]
 

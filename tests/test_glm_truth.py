@@ -6,29 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _glm_sets import SETS
 
 from skbayes_sgmcmc import BayesianGLMRegressor
 
 pytestmark = pytest.mark.statistical
 
 REFERENCES = Path(__file__).parent / "data" / "reference_glm.npz"
-#: sets of ``make_reference_glm.py``: likelihood, and parameters that name columns
-SETS = {
-    "linnerud": ("normal", {}),
-    "diabetes_t": ("student_t", {}),
-    "diabetes_gamma": ("gamma", {}),
-    "rates": ("poisson", {"exposure": 0}),
-    "wide_counts": ("poisson", {}),
-    "overdispersed": ("negative_binomial", {}),
-    "seeds": ("binomial", {"n_trials": 0}),
-    "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
-    "schools": ("normal", {"groups": 0, "group_slopes": 1}),
-    "visits": ("zero_inflated_poisson", {"exposure": 0}),
-    "catches": ("zero_inflated_negative_binomial", {}),
-    "rain": ("tweedie", {}),
-    "survival_log_normal": ("log_normal", {}),
-    "survival_weibull": ("weibull", {}),
-}
 #: of the default tier; the second has more columns than rows, and groups of the third have one row
 QUICK = ("linnerud", "wide_counts", "seeds_plates")
 

@@ -16,6 +16,7 @@ import torch
 from _cases import cases
 from _files import by_pickle
 from _inside import streams
+from _priors import assert_derivatives
 
 from skbayes_sgmcmc import BayesianGLMRegressor, to_onnx, to_torch
 from skbayes_sgmcmc._engine.target import Coordinates
@@ -108,21 +109,8 @@ def test_prior_of_grouped_coefficients(inputs):
     """Gradients and curvature against autograd; the density is the product of the parts'."""
     prior = grouped_prior(inputs)
     theta = np.random.default_rng(0).standard_normal(len(prior.typical)) * prior.typical
-    at, zero = torch.from_numpy(theta), np.zeros(len(theta))
-
-    def potential(x):
-        return -prior.log_density(x[None])[0]
-
-    gradient = torch.autograd.functional.jacobian(potential, at).numpy()
-    hessian = torch.autograd.functional.hessian(potential, at).numpy()
-    out = torch.full_like(at[None], math.nan)
-    prior.gradient(at[None], out, 0.25)
-    np.testing.assert_allclose(out[0], 0.25 * gradient, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(prior.expected_gradient(theta, zero), gradient, atol=1e-10)
-    c, V = prior.expected_curvature(theta, zero)
-    np.testing.assert_allclose(np.diag(c) - V @ V.T, hessian, rtol=1e-9, atol=1e-10)
-    slope = scipy.optimize.approx_fprime(theta, lambda x: prior.expected_potential(x, zero), 1e-7)
-    np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-4)
+    assert_derivatives(prior, theta)
+    at = torch.from_numpy(theta)
     normal = scipy.stats.norm(0.0, 1.4).logpdf(theta[3:5]).sum()
     parts = prior.parts[0][1].log_density(at[None, :3]), prior.features.log_density(at[None, 5:])
     assert float(prior.log_density(at[None])) == pytest.approx(float(sum(parts)) + normal)

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from _files import by_joblib, by_pickle, by_skops
+from _process import output_of
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -318,7 +319,7 @@ def test_a_pipeline_in_another_process(data, tmp_path):
         f"x = np.load({str(tmp_path / 'x.npy')!r})\n"
         f"np.save({str(tmp_path / 'p.npy')!r}, p.predict_proba(x))\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    output_of("-c", code)
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), pipeline.predict_proba(X))
 
 
@@ -472,12 +473,5 @@ def test_without_callbacks_in_scikit_learn(data):
         "clf = BayesianLogisticRegression(n_draws=60, n_chains=2, random_state=0).fit(X, y)\n"
         "print(repr(clf.coef_.tolist()))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    clf = sk.BayesianLogisticRegression(**SMALL).fit(*data)
-    assert eval(run.stdout) == clf.coef_.tolist()
+    found = eval(output_of("-c", code))
+    assert found == sk.BayesianLogisticRegression(**SMALL).fit(*data).coef_.tolist()

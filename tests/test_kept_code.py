@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
+from _process import output_of
 
 pytest.importorskip("numba")
 
@@ -55,37 +54,52 @@ def test_the_process_that_compiles_has_the_draws_of_all_others(code, tmp_path):
     """
     found, files = [], []
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        found.append(done.stdout)
+        found.append(output_of("-c", code, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}))
         files.append({path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbc")})
     assert files[0]  # the second process had code to find
     assert files[0] == files[1]
     assert found[0] == found[1]
 
 
-def test_a_damaged_index_is_replaced(tmp_path, monkeypatch):
-    """Else every later process would compile again."""
+def kept(folder, monkeypatch):
+    """A function that looks for its code in this folder, and keeps it there."""
     from numba import config, njit
 
     from skbayes_sgmcmc._kernels._kept import KeptCode
 
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(config, "CACHE_DIR", str(folder))
+    compiled = njit(plus_one)
+    compiled._cache = KeptCode(plus_one)
+    return compiled
+
+
+def test_a_damaged_index_is_replaced(tmp_path, monkeypatch):
+    """Else every later process would compile again."""
     found = []
     for damaged in (False, True, False):
         for index in tmp_path.rglob("*.nbi"):
             if damaged:
                 index.write_bytes(b"damaged")
-        compiled = njit(plus_one)
-        compiled._cache = KeptCode(plus_one)
+        compiled = kept(tmp_path, monkeypatch)
         assert compiled(1) == 2
         found.append(sum(compiled.stats.cache_hits.values()))
     assert found == [0, 0, 1]
+
+
+def test_an_index_without_damage_stays_where_new_code_cannot_be_kept(tmp_path, monkeypatch):
+    """A full disk lost the code of all functions that had been compiled before."""
+    from numba.core.caching import IndexDataCacheFile
+
+    def full(*args):
+        raise OSError("No space left on device")
+
+    assert kept(tmp_path, monkeypatch)(1) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexDataCacheFile, "_save_data", full)
+        assert kept(tmp_path, monkeypatch)(1.0) == 2.0
+    compiled = kept(tmp_path, monkeypatch)
+    assert compiled(1) == 2
+    assert sum(compiled.stats.cache_hits.values()) == 1
 
 
 def plus_one(x):
@@ -102,5 +116,4 @@ assert fit().compiled_ == ()
 with pytest.raises(ValueError, match="because NUMBA_DISABLE_JIT is set"):
     fit(compiled=True)
 """
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    output_of("-c", code, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})

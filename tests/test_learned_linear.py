@@ -15,6 +15,7 @@ import sklearn.datasets
 import torch
 from _cases import cases
 from _inside import streams
+from _priors import assert_derivatives
 from scipy.integrate import quad
 from scipy.special import expit
 
@@ -94,22 +95,7 @@ def test_tails_are_the_same_for_all_numbers_of_classes(k):
 def test_gradients_and_curvature_are_those_of_the_density(own, k):
     """Against autograd; the expectations are taken at an sd of zero."""
     prior = prior_of(own, k)
-    theta, zero = position(prior), np.zeros(prior.n_coefficients + 1 + int(own))
-
-    def potential(x):
-        return -prior.log_density(x[None])[0]
-
-    at = torch.from_numpy(theta)
-    gradient = torch.autograd.functional.jacobian(potential, at).numpy()
-    hessian = torch.autograd.functional.hessian(potential, at).numpy()
-    out = torch.full_like(at[None], math.nan)
-    prior.gradient(at[None], out, 0.25)
-    np.testing.assert_allclose(out[0], 0.25 * gradient, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(prior.expected_gradient(theta, zero), gradient, atol=1e-10)
-    c, V = prior.expected_curvature(theta, zero)
-    np.testing.assert_allclose(np.diag(c) - V @ V.T, hessian, rtol=1e-9, atol=1e-10)
-    slope = scipy.optimize.approx_fprime(theta, lambda x: prior.expected_potential(x, zero), 1e-7)
-    np.testing.assert_allclose(slope, gradient, rtol=1e-4, atol=1e-4)
+    assert_derivatives(prior, position(prior))
 
 
 @pytest.mark.statistical

@@ -132,6 +132,8 @@ def test_the_curve_of_a_run_that_goes_on_is_that_of_its_last_part():
     after = LearningCurveDisplay.from_estimator(clf, moons[::5], labels[::5])
     for metric, values in after.values.items():
         np.testing.assert_allclose(curve.values[metric], values, rtol=1e-6, atol=1e-12)
+    for entry in curve.log:
+        assert entry["nll"] == curve.values["nll"][entry["n_draws"] - 1]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
 import sys
 import warnings
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import skops.io
 import torch
+from _process import output_of
 from sklearn.base import clone
 
 import skbayes_sgmcmc as sk
@@ -72,10 +72,7 @@ FINDING_LIBRARIES = "/dev/null", "/sbin/ldconfig"
 
 def touched(folder, *codes):
     """Events (kind, path) of each code, in one process of their own, without those of imports."""
-    command = [sys.executable, "-c", WATCH, *codes]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(output_of("-c", WATCH, *codes, cwd=folder).splitlines()[-1])
     return [[tuple(event) for event in events] for events in found]
 
 

@@ -241,12 +241,12 @@ def test_layouts_give_back_what_they_took():
     given = {"ids": ids, "numbers": numbers, "mask": mask, "one": y}
     layout = Layout.of(given)
     rows = torch.from_numpy(layout.flat(given))
-    args, named = layout.arguments(rows)
+    args, named = layout.split(rows)
     assert args == ()
     for name, values in given.items():
         np.testing.assert_array_equal(named[name], values)
     assert torch.equal(layout.packed(named), rows.float())
-    assert layout.arguments(rows.expand(3, N, -1))[1]["numbers"].shape == (3, N, 2, 3)
+    assert layout.split(rows.expand(3, N, -1))[1]["numbers"].shape == (3, N, 2, 3)
 
 
 class Shop(nn.Module):

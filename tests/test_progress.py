@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +28,7 @@ from skbayes_sgmcmc import (
     SamplingWarning,
     SparseBayesianClassifier,
 )
-from skbayes_sgmcmc._callbacks import is_screen
+from skbayes_sgmcmc._callbacks import ProgressLine, is_screen
 from skbayes_sgmcmc._engine.progress import Board, Report
 from skbayes_sgmcmc.estimators._html import posterior_html
 
@@ -67,6 +68,17 @@ def test_lines_say_the_step_the_loss_and_how_chains_agree(estimator, capsys):
     draws = [int(line[2]) >= 600 + 4 * 60 for line in lines]
     with_r_hat = [False] * len(lines) if kind is BayesianMLPClassifier else draws
     assert [line[6] is not None for line in lines] == with_r_hat
+
+
+def test_the_time_left_of_a_repeated_run_is_that_of_its_own_steps(capsys, monkeypatch):
+    """It was that of the first run's steps, too, and much too long."""
+    times = iter([0.0, 40.0, 100.0, 110.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    line = ProgressLine("fit")
+    for step in (10, 50, 10, 20):
+        line.show(step, 100)
+    found = [line[4] for line in lines_of(capsys.readouterr().out)]
+    assert found == [None, "0:50", None, "1:20"]  # 50 steps in 1 s each; 80 steps in 1 s each
 
 
 def test_the_loss_is_that_of_the_chains_positions(capsys):

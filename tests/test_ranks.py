@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from _cases import cases
 from _inside import streams
+from _process import output_of
 from _ranks import (
     CHUNK,
     FITS,
@@ -246,14 +247,10 @@ def test_only_rank_0_has_the_file_from_which_all_go_on(ranks):
 def test_torchrun_runs_the_example():
     """As docs/scale.md has it: `torchrun` is this module's name on the path."""
     command = ["torch.distributed.run", "--nproc-per-node", "2", "examples/fit_on_ranks.py"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=HERE.parent, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = re.fullmatch(r"2 ranks, \d+ rows a step: accuracy ([01]\.\d\d)\n", done.stdout)
+    printed = output_of("-m", *command, cwd=HERE.parent, env=ENVIRONMENT, timeout=TIMEOUT)
+    found = re.fullmatch(r"2 ranks, \d+ rows a step: accuracy ([01]\.\d\d)\n", printed)
     assert float(found[1]) > 0.8  # chance is a half
-    assert done.stdout.count("accuracy") == 1
+    assert printed.count("accuracy") == 1
 
 
 # without other processes --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from _process import output_of
 from packaging.version import Version
 
 import skbayes_sgmcmc
@@ -69,13 +70,10 @@ def test_the_package_has_the_version_that_was_installed(monkeypatch):
 def version_of(folder, **environment):
     """The version that a build of a folder would have."""
     pytest.importorskip("hatch_vcs")
-    command = [sys.executable, "-W", "ignore", "-m", "hatchling", "version"]
     own = {name: value for name, value in os.environ.items() if "PRETEND_VERSION" not in name}
-    run = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, env=own | environment
+    return Version(
+        output_of("-m", "hatchling", "version", cwd=folder, env=own | environment).strip()
     )
-    assert run.returncode == 0, run.stderr
-    return Version(run.stdout.strip())
 
 
 @pytest.fixture

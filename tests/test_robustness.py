@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import warnings
 
@@ -14,6 +13,7 @@ import scipy.sparse as sp
 import torch
 from _cases import cases
 from _links import messages
+from _process import output_of
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 
@@ -234,15 +234,8 @@ def test_a_million_sparse_columns():
     The draws are 80 MB, a vector of parameters is 8 MB, and the noise of a chunk is one or a few of
     them. The bound is sixty vectors; a block of 100 dense rows would be 800 MB more.
     """
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SPARSE_FIT],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    score, megabytes = map(float, run.stdout.split())
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    score, megabytes = map(float, output_of("-c", SPARSE_FIT, env=environment).split())
     assert score > 0.95
     assert megabytes < 600.0
 

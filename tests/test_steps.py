@@ -14,6 +14,7 @@ import pytest
 import torch
 from _cases import cases
 from _inside import inside, limits
+from _stand_in_device import INDEXED, WAITS
 from _targets import MetricDensity
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -38,13 +39,6 @@ Chains = inside("Chains")
 pytestmark = pytest.mark.filterwarnings("ignore::skbayes_sgmcmc.SamplingWarning")
 
 aten = torch.ops.aten
-#: operations for whose result, or its size, a GPU has to be waited for
-WAITS = {
-    aten._local_scalar_dense, aten.nonzero, aten.is_nonzero, aten.masked_select, aten.equal,
-    aten._unique2, aten.repeat_interleave, aten.allclose,
-}  # fmt: skip
-INDEXED = {aten.index, aten.index_put_, aten.index_put, aten._index_put_impl_}
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
 Y = X @ [1.0, -1.0, 0.0] + 0.3 * RNG.standard_normal(60)

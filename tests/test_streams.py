@@ -2,14 +2,13 @@
 
 import math
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 from _cases import cases
+from _process import output_of
 from scipy import stats
 
 from skbayes_sgmcmc._data import chain_random as streams
@@ -349,15 +348,7 @@ import torch
 from skbayes_sgmcmc._data import _kernels_triton, counters
 assert counters.are_right(_kernels_triton, torch.device("cpu"))
 """
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    output_of("-c", program, env=os.environ | {"TRITON_INTERPRET": "1"})
 
 
 @cases("part", ["normals", "words"])

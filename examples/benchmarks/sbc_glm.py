@@ -98,6 +98,17 @@ def amounts(mean, dispersion, power, rng):
     return rng.gamma(shape * rng.poisson(rate)) * mean / (rate * shape)
 
 
+def positive(kind, mean, g, h, rng):
+    """Counts or amounts with these means, and the true values of their likelihood's parameters."""
+    if kind == "poisson":
+        return rng.poisson(mean), {}
+    own, dispersion = {"log_dispersion": g}, 0.3 * np.exp(g)
+    if kind == "tweedie":
+        return amounts(mean, np.exp(g), 1.01 + 0.98 * ndtr(h), rng), own | {"power_probit": h}
+    rate = dispersion * rng.gamma(1.0 / dispersion, size=len(mean)) * mean
+    return (rate if kind == "gamma" else rng.poisson(rate)), own
+
+
 def bounds_of(time):
     """Of times: every fifth is rounded to an interval, and those beyond 2 are censored."""
     low, high = time.copy(), time.copy()
@@ -125,32 +136,22 @@ def simulate(name, rng, parameters):
         truth |= {f"effect_x{N_FEATURES}": effects, f"sd_x{N_FEATURES}": sd}
         X, f = np.column_stack([X, group]), f + effects[group]
     g, h = rng.standard_normal(2)
-    own = 0.3 * np.exp(g)
     if kind in ("normal", "student_t"):
         truth["log_noise"], y = g, rng.standard_normal(N_ROWS)
         if kind == "student_t":
             truth["log_df"], y = h, rng.standard_t(2.0 + 8.0 * np.exp(h), N_ROWS)
-        return X, f + own * y, truth
+        return X, f + 0.3 * np.exp(g) * y, truth
     if kind in ("log_normal", "weibull"):
         truth["log_sigma"], normal = g, kind == "log_normal"
         error = rng.standard_normal(N_ROWS) if normal else np.log(rng.exponential(size=N_ROWS))
         return X, bounds_of(np.exp(f + np.exp(g) * error)), truth
-    if kind == "tweedie":
-        truth |= {"log_dispersion": g, "power_probit": h}
-        return X, amounts(np.exp(f), np.exp(g), 1.01 + 0.98 * ndtr(h), rng), truth
-    if kind.startswith("zero_inflated"):
-        truth["zero_probit"], rate = h, np.exp(f)
-        if kind.endswith("negative_binomial"):
-            truth["log_dispersion"], rate = g, own * rng.gamma(1.0 / own, size=N_ROWS) * rate
-        return X, rng.poisson(rate) * (rng.random(N_ROWS) > ndtr(h)), truth
-    if kind == "poisson":
-        return X, rng.poisson(np.exp(f)), truth
     if kind == "binomial":
         X = np.column_stack([X, np.full(N_ROWS, N_TRIALS)])
         return X, rng.binomial(N_TRIALS, expit(f)), truth
-    truth["log_dispersion"] = g
-    rate = own * rng.gamma(1.0 / own, size=N_ROWS) * np.exp(f)
-    return X, (rate if kind == "gamma" else rng.poisson(rate)), truth
+    y, own = positive(kind.removeprefix("zero_inflated_"), np.exp(f), g, h, rng)
+    if kind.startswith("zero_inflated"):
+        truth["zero_probit"], y = h, y * (rng.random(N_ROWS) > ndtr(h))
+    return X, y, truth | own
 
 
 def replicate(seed, name, parameters):

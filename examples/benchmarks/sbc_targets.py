@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from _common import finished, markdown_table, parse_args, write_results
 from sbc import N_RANKS, coverage, p_value
-from sbc_glm import amounts
+from sbc_glm import positive
 from scipy.special import ndtr, softmax
 
 from skbayes_sgmcmc import BayesianMLPClassifier, BayesianMLPRegressor
@@ -137,16 +137,11 @@ def replicate_regression(seed, likelihood, **parameters):
         return np.exp(np.minimum(z, BEND)) * (1.0 + np.maximum(z - BEND, 0.0))
 
     g, h = rng.standard_normal(2)
-    if likelihood == "tweedie":
-        own = {"log_dispersion": g, "power_probit": h}
-        y, counted = amounts(rate(X), np.exp(g), 1.01 + 0.98 * ndtr(h), rng), 1.0
-    else:
-        own, counted = {"zero_probit": h}, 1.0 - ndtr(h)
-        rates, dispersion = rate(X), 0.3 * np.exp(g)
-        if likelihood.endswith("negative_binomial"):
-            own["log_dispersion"] = g
-            rates = dispersion * rng.gamma(1.0 / dispersion, size=N_ROWS) * rates
-        y = rng.poisson(rates) * (rng.random(N_ROWS) < counted)
+    counted = 1.0
+    y, own = positive(likelihood.removeprefix("zero_inflated_"), rate(X), g, h, rng)
+    if likelihood.startswith("zero_inflated"):
+        own, counted = {"zero_probit": h} | own, 1.0 - ndtr(h)
+        y = y * (rng.random(N_ROWS) < counted)
     if not y.any():  # no fit; this depends on the data alone
         return None
     reg = UnitTargets(likelihood=likelihood, random_state=seed, **SAMPLING, **parameters)

@@ -108,7 +108,7 @@ class DatasetRows:
         self.dataset, self.layout, self.n_workers = dataset, layout, n_workers
         self.row_shape = tuple(row_shape)
         self.rows = np.arange(length(dataset)) if rows is None else rows
-        self.shape = (len(self.rows), sum(field.size for field in layout.fields))
+        self.shape = (len(self.rows), layout.size)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -29,7 +29,7 @@ PADDING = (
 
 
 @dataclass(frozen=True)
-class Field:
+class Argument:
     """One argument of the module."""
 
     #: name of the argument, or its place
@@ -65,31 +65,31 @@ class Field:
 class Layout:
     """The arguments of a module, in their order in a row."""
 
-    fields: tuple[Field, ...]
+    arguments: tuple[Argument, ...]
     #: whether X is a tuple or a mapping of arrays. Otherwise X is one array, rows reach the module
-    #: in the shape of the only field, and flat rows are allowed, too
+    #: in the shape of the only argument, and flat rows are allowed, too
     several: bool = False
 
     @classmethod
     def of(cls, X: Any) -> Layout:
         """The layout of X, a mapping or a tuple of arrays, or an array of any rank."""
         if not is_several(X):
-            return cls((_field(0, X),))
-        return cls(tuple(_field(key, values) for key, values in _items(X)), several=True)
+            return cls((_argument(0, X),))
+        return cls(tuple(_argument(key, values) for key, values in _items(X)), several=True)
 
     @property
     def size(self) -> int:
         """Number of numbers in a row."""
-        return sum(field.size for field in self.fields)
+        return sum(argument.size for argument in self.arguments)
 
     @property
     def whole(self) -> Array:
         """Which numbers of a row are integers or booleans, (numbers,)."""
-        return np.concatenate([np.full(f.size, f.kind != "float") for f in self.fields])
+        return np.concatenate([np.full(a.size, a.kind != "float") for a in self.arguments])
 
     def with_floats(self) -> Layout:
         """The same shapes, with floating-point numbers only."""
-        return replace(self, fields=tuple(replace(f, kind="float") for f in self.fields))
+        return replace(self, arguments=tuple(replace(a, kind="float") for a in self.arguments))
 
     def flat(self, X: Any) -> Array:
         """Several arrays as rows of numbers.
@@ -104,7 +104,7 @@ class Layout:
                 f"X of type {type(X).__name__} is not allowed: give {self.expected()}."
             )
         arrays = dict(_items(X))
-        if arrays.keys() != {f.key for f in self.fields}:
+        if arrays.keys() != {a.key for a in self.arguments}:
             raise not_allowed(
                 f"X with {', '.join(map(repr, arrays))} is not allowed: give {self.expected()}."
             )
@@ -113,47 +113,47 @@ class Layout:
             raise not_allowed(
                 f"X is not allowed: its arrays have different numbers of rows, {lengths}."
             )
-        return np.concatenate([_rows_of(f, arrays[f.key]) for f in self.fields], axis=1)
+        return np.concatenate([_rows_of(a, arrays[a.key]) for a in self.arguments], axis=1)
 
     def row(self, x: Any) -> Array:
         """One row, given as the arguments of the module or as a single array, in float32."""
         if self.several:
             return self.flat(one_row(x))[0].astype(np.float32)
-        field, x = self.fields[0], of_tensor(x)
-        if isinstance(x, np.ndarray) and x.shape == field.shape and field.kind == "float":
+        argument, x = self.arguments[0], of_tensor(x)
+        if isinstance(x, np.ndarray) and x.shape == argument.shape and argument.kind == "float":
             return x.astype(np.float32, copy=False).reshape(-1)  # the usual case, made fast
-        return _rows_of(field, np.asarray(x)[None])[0].astype(np.float32)
+        return _rows_of(argument, np.asarray(x)[None])[0].astype(np.float32)
 
     def expected(self) -> str:
         """What X has to be, for messages about several arrays."""
-        listed = ", ".join(f"{f.key!r} (rows of shape {f.shape})" for f in self.fields)
-        named = isinstance(self.fields[0].key, str)
+        listed = ", ".join(f"{a.key!r} (rows of shape {a.shape})" for a in self.arguments)
+        named = isinstance(self.arguments[0].key, str)
         return f"a {'mapping' if named else 'tuple'} of the arrays {listed}"
 
-    def arguments(self, rows: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def split(self, rows: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and named arguments of the module, for a tensor of rows."""
         if not self.several:
-            return (_typed(rows, self.fields[0].kind),), {}
-        parts = rows.split([f.size for f in self.fields], dim=-1)
+            return (_typed(rows, self.arguments[0].kind),), {}
+        parts = rows.split([a.size for a in self.arguments], dim=-1)
         shaped = {
-            f.key: _typed(part.reshape(*rows.shape[:-1], *f.shape), f.kind)
-            for f, part in zip(self.fields, parts, strict=True)
+            a.key: _typed(part.reshape(*rows.shape[:-1], *a.shape), a.kind)
+            for a, part in zip(self.arguments, parts, strict=True)
         }
         named = {key: value for key, value in shaped.items() if isinstance(key, str)}
         return tuple(v for key, v in shaped.items() if key not in named), named
 
     def packed(self, x: Any) -> Any:
-        """A tensor (rows, numbers), for a tensor or several; the reverse of :meth:`arguments`."""
+        """A tensor (rows, numbers), for a tensor or several; the reverse of :meth:`split`."""
         import torch
 
         if not self.several:
             return x.flatten(1)
-        given = [x[f.key].to(torch.float32) for f in self.fields]
+        given = [x[a.key].to(torch.float32) for a in self.arguments]
         return torch.cat([values.reshape(len(values), -1) for values in given], dim=1)
 
 
 #: rows that reach the module as they are
-PLAIN = Layout((Field(0, (), "float"),))
+PLAIN = Layout((Argument(0, (), "float"),))
 
 
 def is_several(X: Any) -> bool:
@@ -180,7 +180,7 @@ def of_sequence(name: str, values: Any) -> Array:
         return np.asarray(values)
 
 
-def _field(key: str | int, values: Any) -> Field:
+def _argument(key: str | int, values: Any) -> Argument:
     array = of_sequence(f"X[{key!r}]", values)
     if array.ndim == 0:
         raise not_allowed(
@@ -192,20 +192,20 @@ def _field(key: str | int, values: Any) -> Field:
             f"X[{key!r}] of type {array.dtype} is not allowed: give numbers, such as token ids.",
             "a-column-is-not-numeric",
         )
-    return Field(key, array.shape[1:], kind)
+    return Argument(key, array.shape[1:], kind)
 
 
-def _rows_of(field: Field, values: Any) -> Array:
+def _rows_of(argument: Argument, values: Any) -> Array:
     """An array of an argument as rows (rows, numbers) in floating point."""
     array = np.asarray(values)
-    if array.shape[1:] != field.shape:
+    if array.shape[1:] != argument.shape:
         raise not_allowed(
-            f"X[{field.key!r}] with rows of shape {array.shape[1:]} is not allowed: the first rows "
-            f"of fit have the shape {field.shape}. Give rows of this shape; rows of words are "
-            "padded, with a mask of what counts as another array.",
+            f"X[{argument.key!r}] with rows of shape {array.shape[1:]} is not allowed: the first "
+            f"rows of fit have the shape {argument.shape}. Give rows of this shape; rows of words "
+            "are padded, with a mask of what counts as another array.",
             "rows-have-different-shapes",
         )
-    field.check_whole(f"X[{field.key!r}]", array)
+    argument.check_whole(f"X[{argument.key!r}]", array)
     kind = array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float32)
     return flat_rows(array).astype(kind, copy=False)
 

@@ -41,6 +41,25 @@ def unique_names(
     ]
 
 
+class Seen:
+    """How many draws were seen when a run was looked at last, while their number grows."""
+
+    def __init__(self) -> None:
+        self.n_draws = 0
+        self.first: Any = None
+
+    def before(self, *blocks: Array) -> int:
+        """Number of these draws (chains, draws, ...) that were seen before; all of them are now.
+
+        It is zero if they do not begin with the same ones: those of a chain that has diverged are
+        gone, and a run that goes on, or is repeated with shorter steps, keeps none of those before.
+        """
+        first = np.concatenate([draws[:, :1].reshape(len(draws), -1) for draws in blocks], axis=1)
+        before = self.n_draws if np.array_equal(first, self.first) else 0
+        self.n_draws, self.first = blocks[0].shape[1], first
+        return before
+
+
 class PosteriorSamples:
     """Posterior draws of all chains, with their weights and the statistics of the run.
 

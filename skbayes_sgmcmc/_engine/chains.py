@@ -45,7 +45,7 @@ class Chains:
 
     The engine has the target, and the functions that take the steps (see ``accelerators/``); its
     integrator composes the sub-flows of the sampler. Chains start at ``phi`` (n_chains,
-    n_parameters), in the target's coordinates, with one stream of random numbers each, and fill the
+    n_parameters), in the target's coordinates, with random numbers of its own each, and fill the
     array ``draws`` (n_chains, n_draws, n_kept; see ``_draws/storage.py``). ``alpha(theta, state,
     eta)`` returns alpha_t, for :class:`MixingDistance`.
     """

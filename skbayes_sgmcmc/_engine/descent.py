@@ -121,7 +121,7 @@ class Descent:
         held = min(max(round(held_share * n), 1), n - 1, LIMITS.sampled_rows)
         few = self._few_differ()
         held = 0 if few else held
-        orders = np.stack([stream.permutation(n) for stream in rng.rows])
+        orders = np.stack([of_chain.permutation(n) for of_chain in rng.rows])
         self.held, self.rows = orders[:, :held], orders[:, held:]
         size = n if few else int(np.clip(n // 8, DESCENT.smallest_batch, DESCENT.largest_batch))
         self.size = min(size, minibatches.size, self.rows.shape[1])

@@ -131,8 +131,7 @@ class Job:
     def _checkpoint(self) -> Checkpoint:
         known = probe(self.target, self.recipe.sampler, self.recipe.minibatches.whole())
         known |= self._probed_schedules() | self._probed_steps()
-        path, ranks = self.settings.checkpoint, grid_of_run().rows
-        return Checkpoint(path, self._fingerprint(), known, ranks)
+        return Checkpoint(self.settings.checkpoint, self._fingerprint(), known, grid_of_run().rows)
 
     def _probed_schedules(self) -> dict[str, Array]:
         """The values of the schedules over the run: a user's class may compute anything."""

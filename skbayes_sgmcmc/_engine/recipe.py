@@ -172,9 +172,9 @@ def recipe_of(
 def _resolved(model: Model, data: Data, request: Request) -> AutoValues:
     """Centre, preconditioner, gradient estimator, starts and step size."""
     check_request(request, model)
-    # total=0 approximates the posterior of these rows alone. If they stood for all rows of a
-    # stream, the approximation would be too narrow, and it might have no maximum because the prior
-    # would hardly count.
+    # total=0 approximates the posterior of these rows alone. If they stood for all that will come,
+    # the approximation would be too narrow, and it might have no maximum because the prior would
+    # hardly count.
     rows = replace(data, total=0.0) if request.more_rows else data
     tuning = tuning_of(model)
     values = (tuning.automatic if request.settings.auto else tuning.given)(rows, request)

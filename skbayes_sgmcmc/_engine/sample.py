@@ -85,8 +85,8 @@ def sample(
     gradient_of_potential : callable or None, default=None
         A function ``gradient(theta, rng)`` that returns the gradient of -log density, of shape
         (n_chains, n_parameters). The gradient may be noisy: ``rng.normal(*shape)`` and
-        ``rng.uniform(*shape)`` give random numbers, with one stream per chain. One that is not
-        noisy is compared with ``target`` at the starts. None computes the gradient by autograd.
+        ``rng.uniform(*shape)`` give random numbers, from a generator for each chain. One without
+        noise is compared with ``target`` at the starts. None computes the gradient by autograd.
     sampler : str or Sampler, default="sgld"
         The sampler, by name or as an object, e.g. ``"sghmc"``.
     integrator : str, default="auto"

@@ -1,6 +1,6 @@
 """The mean potential and its stochastic gradient. Only this module computes the factor N/n.
 
-With N data (the sum of the sample weights, or the size of the stream),
+With N data (the sum of the sample weights, or ``total_samples``),
 
     u(theta) = -(1/N) [log p(theta) + sum_i w_i log p(d_i | theta)]
     g(theta) = -(1/N) [grad log p(theta) + (rows / n) sum_{i in batch} w_i grad log p(d_i | theta)]

@@ -39,8 +39,8 @@ def gradient_noise(recipe: Recipe, theta: torch.Tensor, state: State, eta: float
     seed, device = np.random.SeedSequence(0), str(theta.device)
     rng = ChainRandom([seed], device)
     states = {name: tensor.repeat_interleave(count, 0) for name, tensor in state.items()}
-    streams = ChainRandom(seed.spawn(count), device) if target.model.estimates else rng
-    evaluator = Evaluator(target, pairs, streams, states, split=False)
+    each = ChainRandom(seed.spawn(count), device) if target.model.estimates else rng
+    evaluator = Evaluator(target, pairs, each, states, split=False)
     # the steps of one chain become the chains of one step
     index = pairs.indices(count, rng).swapaxes(0, 1)
     evaluator.batch = next(pairs.chunk(index, 1, rng))

@@ -43,10 +43,12 @@ class KeptCode(FunctionCache):
     def save_overload(self, *args: Any) -> None:
         with suppress(Exception):
             try:
-                super().save_overload(*args)
-            except Exception:  # a damaged index, which would stay in the way of later code
+                self._cache_file._load_index()
+            except OSError:  # the disk cannot be read
+                raise
+            except Exception:  # the index is damaged, and would stay in the way of later code
                 self.flush()
-                super().save_overload(*args)
+            super().save_overload(*args)
         gc.collect()  # numba's tracebacks hold every frame below, with its rows, in cycles
 
 

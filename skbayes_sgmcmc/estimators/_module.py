@@ -16,7 +16,7 @@ from .._arrays import Array
 from .._data.datasets import DatasetRows, layout_of_items, targets_of
 from .._data.images import flat_rows, shape_in
 from .._data.kept_rows import KeptRows
-from .._data.layout import PLAIN, Field, Layout, is_several
+from .._data.layout import PLAIN, Argument, Layout, is_several
 from .._engine.settings import Settings
 from .._exceptions import later_not_allowed, not_allowed
 from .._table_columns import is_table, of_tensor
@@ -132,7 +132,7 @@ class ModuleEstimator(LastLayer):
         if self.input_shape is not None:
             return check_sizes("input_shape", self.input_shape)
         one = self._layout != PLAIN and not self._layout.several
-        return self._layout.fields[0].shape if one else super()._row_shape()
+        return self._layout.arguments[0].shape if one else super()._row_shape()
 
     def _fit_inputs(self, X: Array, weight: Array | None) -> None:
         super()._fit_inputs(X, weight)
@@ -174,7 +174,7 @@ class ModuleEstimator(LastLayer):
     def _dataset_rows(self, X: Any) -> Any:
         layout = self._layout
         if layout == PLAIN:  # of a fit to an array of rows
-            layout = Layout((Field(0, (self.n_features_in_,), "float"),))
+            layout = Layout((Argument(0, (self.n_features_in_,), "float"),))
         return DatasetRows(X, layout, self._row_shape(), self.n_workers)
 
     def _validate_rows(self, X: Any) -> Any:
@@ -194,7 +194,7 @@ class ModuleEstimator(LastLayer):
             module_rows.check_shape(X, shape, self._row_shape(), self.input_shape)
             X = flat_rows(X)
         if isinstance(X, np.ndarray) and X.dtype.kind in "iuf":
-            layout.fields[0].check_whole("X", X)
+            layout.arguments[0].check_whole("X", X)
         return X
 
     # the module -----------------------------------------------------------------------------------

@@ -34,10 +34,10 @@ def layout_of(X: Any, input_shape: Any, standardize: bool) -> Layout:
     if standardize:
         layout = layout.with_floats()
     given = None if input_shape is None else check_sizes("input_shape", input_shape)
-    shape = layout.fields[0].shape
+    shape = layout.arguments[0].shape
     if given is not None and given != shape:
         check_shape(X, shape, given, input_shape)
-        layout = Layout((replace(layout.fields[0], shape=given),))
+        layout = Layout((replace(layout.arguments[0], shape=given),))
     return layout
 
 

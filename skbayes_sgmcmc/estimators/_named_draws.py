@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import Array
-from .._draws.posterior_samples import PosteriorSamples
+from .._draws.posterior_samples import PosteriorSamples, Seen
 
 #: blocks that the names of their coordinates do not need
 UNNAMED = ("coef", "components", "cutpoints")
@@ -19,21 +19,19 @@ class Named:
 
     def __init__(self, model: Any, data: Any):
         self.model, self.data = model, data
-        self.seen = 0
-        self.first: Any = None
+        self.seen = Seen()
         self.derived: dict[str, Array] = {}
 
     def __call__(self, draws: Array) -> dict[str, Array]:
         """Name draws (chains, draws, n_kept); mostly they begin with those of the call before."""
-        first, n_draws = draws[:, :1].copy(), self.seen
-        # the first call; a chain has diverged; a run goes on, or is repeated, with draws of its own
-        if not np.array_equal(first, self.first):
-            self.first, n_draws, self.derived = first, 0, {}
-        if draws.shape[1] > n_draws:
-            new = self.model.derive(draws[:, n_draws:], self.data)
+        before = self.seen.before(draws)
+        if before == 0:
+            self.derived = {}
+        if draws.shape[1] > before:
+            new = self.model.derive(draws[:, before:], self.data)
             for name, values in self.derived.items():
                 new[name] = np.concatenate([values, new[name]], axis=1)
-            self.seen, self.derived = draws.shape[1], new
+            self.derived = new
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
             return self.model.unpack(draws) | self.derived
 

@@ -55,7 +55,8 @@ class LearningCurve:
     With ``n_jobs``, the chains report only when they end. In ``partial_fit``, the draws that will
     be kept are known only at the end of the call. In both cases there is a single report with all
     draws. If a chain diverges, its draws are lost, and the curves of the other chains are
-    recomputed. A run that goes on, or is repeated, has draws of its own and begins a new curve.
+    recomputed. A run that goes on, or is repeated, has draws of its own. In either case, curves and
+    ``log`` begin anew.
     Statistics of batch norms are computed at each report for the new draws.
 
     Each fit starts a new record. Inside a search, the callback records only the last fit in this
@@ -126,11 +127,14 @@ class LearningCurve:
         """Score the new draws."""
         if fitted_estimator is None or self.curves is None:
             return
-        if not self.curves.extend(fitted_estimator):
+        new = self.curves.extend(fitted_estimator)
+        if not new:
             return
+        if new.start == 0:
+            self.log = []  # the draws of earlier entries are gone
         self.values, self.chain_values, self.draw_values = self.curves.scores()
         scores = {name: float(values[-1]) for name, values in self.values.items()}
-        entry = {"step": fitted_estimator.n_steps_, "n_draws": self.curves.n_draws}
+        entry = {"step": fitted_estimator.n_steps_, "n_draws": new.stop}
         self.log.append(entry | scores)
         if self.verbose:
             listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 
 from .._arrays import Array
+from .._draws.posterior_samples import Seen
 from .._draws.prediction import blocks
 from .._exceptions import not_allowed
 from .._limits import LIMITS
@@ -22,8 +23,7 @@ SMALLEST = float(np.finfo(np.float64).eps)
 class Curves:
     """Scores of the running averages over the draws of an estimator that has validated its data.
 
-    One running sum of predictions is stored for each chain, and no draws are stored. ``n_draws`` of
-    each chain have been seen so far, and ``begun`` has the sums of their first draws.
+    One running sum of predictions is stored for each chain, and no draws but the first.
     """
 
     metrics: tuple[str, ...]
@@ -32,41 +32,34 @@ class Curves:
         self.X = estimator._validate_rows(X)
         self.y = self._targets(estimator, y)
         check_consistent_length(self.X, self.y)
-        self._restart([])
+        self.seen = Seen()
 
-    def _restart(self, begun: list[float]) -> None:
-        self.begun, self.n_draws, self.weight = begun, 0, 0.0
-        self.n_chains = n_chains = len(begun)
+    def _restart(self, n_chains: int) -> None:
+        self.weight, self.n_chains = 0.0, n_chains
         #: for each metric, (1 + 2 n_chains, n_draws): scores of all chains, each chain, single
         #: draws
         self._found: dict[str, Array] = {}
         self._start(n_chains)
 
-    def extend(self, estimator: Any) -> bool:
-        """Score the new draws; return whether there were any.
-
-        The curves begin anew where the draws do: those of a chain that has diverged are gone, and
-        a run that goes on, or is repeated with shorter steps, keeps none of those before.
-        """
+    def extend(self, estimator: Any) -> range:
+        """Score the new draws, and return their places; the first is 0 where curves begin anew."""
         posterior = estimator.posterior_
-        firsts = [values[:, 0].reshape(len(values), -1) for values in posterior.draws.values()]
-        begun = sum(values.sum(axis=1, dtype=np.float64) for values in firsts).tolist()
-        if begun != self.begun:
-            self._restart(begun)
-        first, stop = self.n_draws, posterior.n_draws
-        if stop == first:
-            return False
+        first, stop = self.seen.before(*posterior.draws.values()), posterior.n_draws
+        if first == stop:
+            return range(0)
+        if first == 0:
+            self._restart(posterior.n_chains)
         weights = np.ones(stop - first)
         if posterior.weights is not None:
             weights = np.asarray(posterior.weights[first:stop], np.float64)
         norms = self.weight + np.cumsum(weights)
-        self.n_draws, self.weight = stop, float(norms[-1])
+        self.weight = float(norms[-1])
         norms = np.where(norms > 0.0, norms, np.nan)  # no prediction until a weight is positive
         new = self._score(estimator, slice(first, stop), weights, norms)
         for name, values in self._found.items():
             new[name] = np.concatenate([values, new[name]], axis=1)
         self._found = new
-        return True
+        return range(first, stop)
 
     def scores(self) -> list[dict[str, Array]]:
         """Scores (n_draws,) of the average over all chains, for each metric.

@@ -172,7 +172,7 @@ class LearningCurveDisplay(Display):
         """
         pyplot(f"{cls.__name__}.from_callback")
         curves = getattr(callback, "curves", None)
-        if curves is None or not curves.n_draws:
+        if curves is None or not curves.seen.n_draws:
             raise not_allowed(
                 f"callback={callback!r} is not allowed: give a LearningCurve that has recorded "
                 "draws."
@@ -183,7 +183,7 @@ class LearningCurveDisplay(Display):
     @classmethod
     def _of(cls, curves: Curves, name: str) -> Self:
         values, of_chains, of_draws = curves.scores()
-        steps = np.arange(1, curves.n_draws + 1)
+        steps = np.arange(1, curves.seen.n_draws + 1)
         return cls(steps, values, chain_values=of_chains, draw_values=of_draws, name=name)
 
     def plot(

@@ -21,7 +21,6 @@ Made with numpyro 0.22.0 and scikit-learn 1.9.1 on one CPU core.
 """
 
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -29,32 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from _nuts import drawn, moments, of_model, update
 from jax.scipy.special import ndtr
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-from numpyro.infer import MCMC, NUTS
 from sklearn.datasets import load_diabetes, load_linnerud
 
-numpyro.enable_x64()
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from _glm_sets import SETS
 
 OUTPUT = Path(__file__).with_name("reference_glm.npz")
-N_CHAINS, N_WARMUP, N_DRAWS = 4, 600, 2500
-#: name: likelihood, and parameters of the estimator that name columns
-SETS = {
-    "linnerud": ("normal", {}),
-    "diabetes_t": ("student_t", {}),
-    "diabetes_gamma": ("gamma", {}),
-    "rates": ("poisson", {"exposure": 0}),
-    "wide_counts": ("poisson", {}),
-    "overdispersed": ("negative_binomial", {}),
-    "seeds": ("binomial", {"n_trials": 0}),
-    "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
-    "schools": ("normal", {"groups": 0, "group_slopes": 1}),
-    "visits": ("zero_inflated_poisson", {"exposure": 0}),
-    "catches": ("zero_inflated_negative_binomial", {}),
-    "rain": ("tweedie", {}),
-    "survival_log_normal": ("log_normal", {}),
-    "survival_weibull": ("weibull", {}),
-}
 #: parameters of the likelihoods
 OWN = {
     "normal": ["log_noise"],
@@ -238,35 +219,15 @@ def model(kind, columns, X, y):
 def make(name):
     kind, columns = SETS[name]
     X, y = data(name)
-    kernel = NUTS(model, dense_mass=True, target_accept_prob=0.9,
-                  init_strategy=numpyro.infer.init_to_uniform(radius=0.3))  # fmt: skip
-    mcmc = MCMC(kernel, num_warmup=N_WARMUP, num_samples=N_DRAWS, num_chains=N_CHAINS,
-                chain_method="sequential", progress_bar=False)  # fmt: skip
-    started = time.perf_counter()
-    mcmc.run(jax.random.PRNGKey(list(SETS).index(name)), kind, columns, X, y,
-             extra_fields=("diverging",))  # fmt: skip
-    draws = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
-    out, largest, worst = {"X": X, "y": y}, 0.0, 0.0
-    for part, x in draws.items():
-        if part.startswith(("z", "b")) or part.endswith("units"):
-            continue
-        mean, sd = x.mean((0, 1)), x.std((0, 1), ddof=1)
-        mcse = sd / np.sqrt(effective_sample_size(np.concatenate(np.split(x, 2, axis=1))))
-        out |= {f"{part}_mean": mean, f"{part}_sd": sd, f"{part}_mcse": mcse}
-        largest = max(largest, float(np.max(split_gelman_rubin(x))))
-        worst = max(worst, float(np.max(mcse / sd)))
-    print(f"{name}: max R-hat {largest:.4f}, MCSE {worst:.4f} sd, "
-          f"{int(np.sum(mcmc.get_extra_fields()['diverging']))} divergent, "
-          f"{time.perf_counter() - started:.0f} s", flush=True)  # fmt: skip
-    return {f"{name}/{key}": np.asarray(v) for key, v in (out | {"max_rhat": largest}).items()}
-
-
-def main():
-    saved = dict(np.load(OUTPUT)) if OUTPUT.exists() else {}
-    for name in sys.argv[1:] or SETS:
-        saved.update(make(name))
-        np.savez_compressed(OUTPUT, **saved)
+    seed = list(SETS).index(name)
+    draws, run = drawn(of_model(model, 0.9), seed, kind, columns, X, y, n_warmup=600, n_draws=2500)
+    found, quality = moments({
+        part: x for part, x in draws.items()
+        if not (part.startswith(("z", "b")) or part.endswith("units"))
+    })  # fmt: skip
+    print(f"{name}: {quality}, {run}", flush=True)
+    return {"X": X, "y": y} | found
 
 
 if __name__ == "__main__":
-    main()
+    update(OUTPUT, SETS, make)

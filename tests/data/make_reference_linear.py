@@ -16,23 +16,17 @@ Command (sets may be named to make only those; the file is updated after each)::
 Made with numpyro 0.22.0, jax 0.10.2 and scikit-learn 1.9.1 on one CPU core.
 """
 
-import sys
-import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import sklearn.datasets
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-from numpyro.infer import MCMC, NUTS
+from _nuts import N_CHAINS, drawn, moments, update
+from numpyro.infer import NUTS
 from scipy.linalg import helmert
 
-numpyro.enable_x64()
-
 OUTPUT = Path(__file__).with_name("reference_linear.npz")
-N_CHAINS, N_WARMUP, N_DRAWS = 4, 800, 3000
 #: name: (data set, whether each feature has its own scale)
 SETS = {
     "iris": ("iris", False),
@@ -80,44 +74,18 @@ class Logistic:
         return nll + 0.5 * jnp.sum(p["z"] ** 2) + jnp.sum(scales) + hyper + relative
 
 
-def moments(x):
-    """Mean, sd and the MCSE of the mean over the first two axes (chain, draw)."""
-    mean, sd = x.mean((0, 1)), x.std((0, 1), ddof=1)
-    return mean, sd, sd / np.sqrt(effective_sample_size(np.concatenate(np.split(x, 2, axis=1))))
-
-
-def make(name, seed):
-    model = Logistic(*SETS[name])
+def make(name):
+    model, seed = Logistic(*SETS[name]), list(SETS).index(name)
     kernel = NUTS(potential_fn=model.energy, dense_mass=True, target_accept_prob=0.9)
-    mcmc = MCMC(kernel, num_warmup=N_WARMUP, num_samples=N_DRAWS, num_chains=N_CHAINS,
-                chain_method="sequential", progress_bar=False)  # fmt: skip
-    started = time.perf_counter()
     start = model.start(np.random.default_rng(seed))
-    mcmc.run(jax.random.PRNGKey(seed), init_params=start, extra_fields=("num_steps", "diverging"))
-    p = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
+    p, run = drawn(kernel, seed, init_params=start, n_warmup=800, n_draws=3000)
     coef, b = (np.asarray(v) for v in model.coefficients(p))
     shift = coef @ model.center  # to intercepts of rows as they are; they sum to zero
     b = b - shift if model.K == 1 else b - shift + shift.mean(-1, keepdims=True)
-    out, largest = {}, 0.0
-    for part, x in (("coef", coef), ("intercept", b), ("log_scale", p["log_s"])):
-        largest = max(largest, float(np.max(split_gelman_rubin(x))))
-        for stat, value in zip(("mean", "sd", "mcse"), moments(x), strict=True):
-            out[f"{part}_{stat}"] = value
-    extra = mcmc.get_extra_fields()
-    steps, divergent = np.mean(extra["num_steps"]), np.sum(extra["diverging"])
-    seconds = time.perf_counter() - started
-    worst = np.max(out["coef_mcse"] / out["coef_sd"])
-    print(f"{name}: max R-hat {largest:.4f}, MCSE {worst:.4f} sd, {steps:.0f} steps a draw, "
-          f"{divergent} divergent, {seconds:.0f} s", flush=True)  # fmt: skip
-    return {f"{name}/{key}": np.asarray(v) for key, v in (out | {"max_rhat": largest}).items()}
-
-
-def main():
-    saved = dict(np.load(OUTPUT)) if OUTPUT.exists() else {}
-    for name in sys.argv[1:] or SETS:
-        saved.update(make(name, seed=list(SETS).index(name)))
-        np.savez_compressed(OUTPUT, **saved)
+    found, quality = moments({"coef": coef, "intercept": b, "log_scale": p["log_s"]})
+    print(f"{name}: {quality}, {run}", flush=True)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    update(OUTPUT, SETS, make)

@@ -6,7 +6,8 @@ first cut point; log-normal gaps with the sd 2 of logarithms and the gaps of equ
 classes as medians. NUTS moves in log(exp(gap / median) - 1), with the Jacobian in the density.
 
 For each set the file holds, under the keys ``<name>/...``, "X", "y", the mean and sd of "coef",
-"cutpoints", "log_gaps" and "log_scale", and ``max_rhat``.
+"cutpoints", "log_gaps" and "log_scale", the Monte Carlo standard errors of the means (suffix
+``_mcse``), and ``max_rhat``.
 
 Command (sets may be named to make only those; the file is updated after each)::
 
@@ -15,24 +16,18 @@ Command (sets may be named to make only those; the file is updated after each)::
 Made with numpyro 0.22.0 and scikit-learn 1.9.1 on one CPU core.
 """
 
-import sys
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from _nuts import drawn, moments, of_model, update
 from jax.nn import softplus
-from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-from numpyro.infer import MCMC, NUTS
 from scipy.special import logit
 from sklearn.datasets import load_iris
 
-numpyro.enable_x64()
-
 OUTPUT = Path(__file__).with_name("reference_ordinal.npz")
-N_CHAINS, N_WARMUP, N_DRAWS = 4, 1000, 2500
 #: name: rows, features, classes of equal size that the first feature separates without an error
 SEPARATED = {"three": (300, 1, 3), "eight_of_30": (30, 2, 8), "twelve": (1000, 2, 12)}
 SETS = ("iris", *SEPARATED, "rare")
@@ -77,29 +72,13 @@ def model(X, y, n_classes):
 
 def make(name):
     X, y = data(name)
-    kernel = NUTS(model, dense_mass=True, target_accept_prob=0.95,
-                  init_strategy=numpyro.infer.init_to_uniform(radius=0.3))  # fmt: skip
-    mcmc = MCMC(kernel, num_warmup=N_WARMUP, num_samples=N_DRAWS, num_chains=N_CHAINS,
-                chain_method="sequential", progress_bar=False)  # fmt: skip
-    mcmc.run(jax.random.PRNGKey(SETS.index(name)), X, y, int(y.max()) + 1,
-             extra_fields=("diverging",))  # fmt: skip
-    draws, out, largest, worst = mcmc.get_samples(group_by_chain=True), {"X": X, "y": y}, 0.0, 0.0
-    for part in ("coef", "cutpoints", "log_gaps", "log_scale"):
-        each = np.asarray(draws[part])
-        out |= {f"{part}_mean": each.mean((0, 1)), f"{part}_sd": each.std((0, 1), ddof=1)}
-        largest = max(largest, float(np.max(split_gelman_rubin(each))))
-        worst = max(worst, float(np.max(effective_sample_size(each) ** -0.5)))
-    print(f"{name}: max R-hat {largest:.4f}, MCSE {worst:.4f} sd, "
-          f"{int(np.sum(mcmc.get_extra_fields()['diverging']))} divergent", flush=True)  # fmt: skip
-    return {f"{name}/{key}": np.asarray(v) for key, v in (out | {"max_rhat": largest}).items()}
-
-
-def main():
-    saved = dict(np.load(OUTPUT)) if OUTPUT.exists() else {}
-    for name in sys.argv[1:] or SETS:
-        saved.update(make(name))
-        np.savez_compressed(OUTPUT, **saved)
+    given = SETS.index(name), X, y, int(y.max()) + 1
+    draws, run = drawn(of_model(model, 0.95), *given, n_warmup=1000, n_draws=2500)
+    parts = ("coef", "cutpoints", "log_gaps", "log_scale")
+    found, quality = moments({part: draws[part] for part in parts})
+    print(f"{name}: {quality}, {run}", flush=True)
+    return {"X": X, "y": y} | found
 
 
 if __name__ == "__main__":
-    main()
+    update(OUTPUT, SETS, make)

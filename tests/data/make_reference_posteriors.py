@@ -24,15 +24,14 @@ Made with numpyro 0.22.0, jax 0.10.2 and scikit-learn 1.9.1 on one CPU core.
 """
 
 import os
-import sys
 import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import sklearn.datasets
+from _nuts import N_CHAINS, update
 from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 from numpyro.infer import MCMC, NUTS
 from scipy.linalg import null_space, solve_triangular
@@ -40,10 +39,8 @@ from scipy.special import softmax
 from scipy.stats import norm, rankdata
 from sklearn.preprocessing import StandardScaler
 
-numpyro.enable_x64()
-
 OUTPUT = Path(__file__).with_name("reference_posteriors.npz")
-N_CHAINS, N_WARMUP, N_PROBA_ROWS = 4, 1000, 50
+N_WARMUP, N_PROBA_ROWS = 1000, 50
 SETS = {  # name: (prior scale, kept draws per chain)
     "australian": (10.0, 20_000),
     "breast_cancer": (1.0, 20_000),
@@ -149,8 +146,9 @@ def moments(x):
     return mean, sd, mean_mcse, square_mcse / (2 * sd)
 
 
-def make(name, seed):
+def make(name):
     prior_scale, n_draws = SETS[name]
+    seed = list(SETS).index(name)
     laplace_prior = name.endswith("_laplace")
     model = Model(*load(name), prior_scale)
     # The MAP under a Laplace prior is not smooth; whiten with the Gaussian prior instead.  The
@@ -191,15 +189,8 @@ def make(name, seed):
     steps, divergent = np.mean(extra["num_steps"]), np.sum(extra["diverging"])
     print(f"{name}: min ESS {out['min_ess']:.0f}, max R-hat {out['max_rhat']:.5f}, {seconds:.0f} s")
     print(f"  {steps:.1f} leapfrog steps per draw, {divergent} divergent draws", flush=True)
-    return {f"{name}/{key}": np.asarray(value) for key, value in out.items()}
-
-
-def main():
-    saved = dict(np.load(OUTPUT)) if OUTPUT.exists() else {}
-    for name in sys.argv[1:] or SETS:
-        saved.update(make(name, seed=list(SETS).index(name)))
-        np.savez_compressed(OUTPUT, **saved)
+    return out
 
 
 if __name__ == "__main__":
-    main()
+    update(OUTPUT, SETS, make)

@@ -85,6 +85,11 @@ class Accelerator:
         return Offer(self.name, self.part, why_not, pays, self.numba)
 
 
+def why_no_share(recipe: Recipe) -> str | None:
+    """The reason why a process cannot take a share of each minibatch; None if it has all of it."""
+    return "several ranks share the minibatches." if recipe.minibatches.divided else None
+
+
 def why_no_cpu(recipe: Recipe) -> str | None:
     """The reason why code compiled for CPUs does not apply; None if it does."""
     if recipe.device == "cpu":

@@ -23,7 +23,7 @@ from ..._data.minibatch import Batch
 from ..._exceptions import not_allowed
 from ..recipe import Recipe
 from ..target import Evaluator
-from ._base import Accelerator, Engine
+from ._base import Accelerator, Engine, why_no_share
 
 Tensors = tuple[Tensor, ...]
 
@@ -197,9 +197,7 @@ class CUDAGraph(Accelerator):
             return f"it needs a GPU, and the device is {recipe.device!r}."
         if not all(isinstance(field, Tensor) for field in recipe.target.data.fields.values()):
             return "it is for dense rows of networks."
-        if recipe.minibatches.divided:
-            return "several ranks share the minibatches."
-        return None
+        return why_no_share(recipe)
 
     def pays(self, recipe: Recipe) -> bool:
         return False  # measured for networks without latent variables only

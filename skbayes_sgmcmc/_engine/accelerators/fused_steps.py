@@ -92,8 +92,8 @@ class FusedEuler:
         block = self._kernels.NUMBERS  # each part starts at the start of a block of normals
         length = -(-n_parameters // (parts * block)) * block
         tasks = []
-        for c, stream in enumerate(step.streams):
-            key, counter = np.uint64(stream.key), stream.reserve(n_parameters)
+        for c, rng in enumerate(step.streams):
+            key, counter = np.uint64(rng.key), rng.reserve(n_parameters)
             for start in range(0, n_parameters, length):
                 at = np.uint64(counter + start // 4)
                 tasks.append((c, slice(start, start + length), key, at))

@@ -24,7 +24,7 @@ from ...models._threads import allowed_threads
 from ...samplers import SGLD, integrators
 from ..recipe import Recipe
 from ..target import Target
-from ._base import Accelerator, Engine, why_no_cpu
+from ._base import Accelerator, Engine, why_no_cpu, why_no_share
 
 Kernel = Callable[..., torch.Tensor]
 
@@ -46,9 +46,7 @@ class LinearSGLD(Accelerator):
             return "the rows change at random at every step."
         if not target.data.fields["x"].in_memory:
             return "the rows are in a file."
-        if recipe.minibatches.divided:
-            return "several ranks share the minibatches."
-        return why_no_cpu(recipe)
+        return why_no_share(recipe) or why_no_cpu(recipe)
 
     def pays(self, recipe: Recipe) -> bool:
         return recipe.minibatches.numbers <= LIMITS.compiled_numbers

@@ -31,7 +31,7 @@ from ...samplers._protocol import Step
 from ...samplers.integrators import Integrator
 from ..recipe import Recipe
 from . import cuda_graphs
-from ._base import Accelerator, Engine
+from ._base import Accelerator, Engine, why_no_share
 
 if TYPE_CHECKING:
     from ..chains import Chains
@@ -209,9 +209,7 @@ class RecordedSteps(Accelerator):
             return "rows are drawn with odds, or change at random at every step."
         if not rows.data.by_tensor:
             return "it is for dense rows on the GPU."
-        if rows.divided:
-            return "several ranks share the minibatches."
-        return None
+        return why_no_share(recipe)
 
     def pays(self, recipe: Recipe) -> bool:
         return recipe.target.model.recordable

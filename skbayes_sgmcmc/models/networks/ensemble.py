@@ -94,7 +94,7 @@ class StackedModule(nn.Module):
         shared = dict(zip(self._constant, constant, strict=True))
         states = [dict(zip(self._drawn, draw, strict=True)) for draw in zip(*drawn, strict=True)]
         # the arguments are copies, which the module may write into
-        inputs = (self.layout.arguments(x) for _ in states)
+        inputs = (self.layout.split(x) for _ in states)
         outputs = [self._call(shared | one, *x) for one, x in zip(states, inputs, strict=True)]
         return torch.stack([main_output(f) for f in outputs])
 

@@ -58,7 +58,7 @@ class Body(nn.Module):
         """Features (rows, n_features) of rows."""
         if self.module is None:
             return x
-        args, kwargs = self.layout.arguments(x)
+        args, kwargs = self.layout.split(x)
         return main_output(self.module(*args, **kwargs))
 
 

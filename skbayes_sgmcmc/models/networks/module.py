@@ -204,7 +204,7 @@ class ModuleNetwork(Network):
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         # these are copies, which the module may write into: the rows are those of all chains
-        args, kwargs = self.layout.arguments(rows)
+        args, kwargs = self.layout.split(rows)
         try:
             return main_output(self._here.calls(state, args, kwargs))
         except ValueError as error:

@@ -198,7 +198,7 @@ class Rows:
 
 def call(module: nn.Module, rows: Rows, state: dict[str, Tensor] | None = None) -> Any:
     """The module's outputs for a copy of rows; with the parameters of ``state``."""
-    args, kwargs = rows.layout.arguments(rows.values)
+    args, kwargs = rows.layout.split(rows.values)
     try:
         if state is None:
             return module(*args, **kwargs)

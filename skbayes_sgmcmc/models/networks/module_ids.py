@@ -57,7 +57,7 @@ def check_ids(module: nn.Module, layout: Layout, rows: Tensor) -> None:
     ]
     if not handles:
         return
-    args, kwargs = layout.arguments(rows)
+    args, kwargs = layout.split(rows)
     try:
         with torch.no_grad():
             module(*args, **kwargs)
