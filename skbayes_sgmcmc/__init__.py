@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ._imports import imported_whole
 
 #: public name -> module; modules are imported at first use, so that importing the package is quick
 _WHERE = {
@@ -105,7 +106,7 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+    return getattr(imported_whole(f".{_WHERE[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

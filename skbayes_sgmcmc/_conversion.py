@@ -18,7 +18,9 @@ from ._table_columns import check_no_mask, column_names, is_missing, not_finite
 #: what to do with rows of several lengths, unless an estimator knows better
 EQUAL_ROWS = "Give rows of one length"
 #: what to do with text, of estimators that take it
-NAME_CATEGORIES = "Name what holds categories in categorical_features"
+NAME_CATEGORIES = "Name what holds categories in categorical_features, or leave it out"
+#: and in later rows, whose columns must be those of the fit
+GIVE_NUMBERS = "Give numbers, which it had in fit"
 #: what to give where datasets are refused
 ITS_ROWS = "Give an array of its rows, such as numpy.stack([x for x, _ in dataset])."
 #: packages whose classes, and those derived from them, are datasets
@@ -194,11 +196,8 @@ def _columns_without_numbers(
     where = f"in column {next(iter(bad))!r}, " if len(bad) > 1 else ""
     row, value = next(iter(bad.values()))
     given = of_text if isinstance(value, str) else None
-    remedy = given or _remedy(value, of_polars)
-    return (
-        f"{name} is not allowed: its {which} not numeric ({where}row {row}). {remedy}, or "
-        "leave it out."
-    )
+    remedy = given or f"{_remedy(value, of_polars)}, or leave it out"
+    return f"{name} is not allowed: its {which} not numeric ({where}row {row}). {remedy}."
 
 
 def refuse_columns(columns: dict[Any, Any], of_text: str | None = None) -> NoReturn:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
+
+from ._imports import imported_whole
 
 
 def why_no_numba() -> str | None:
@@ -11,7 +12,7 @@ def why_no_numba() -> str | None:
     if find_spec("numba") is None:
         return "numba is not installed; install the extra 'skbayes-sgmcmc[fast]'."
     try:
-        numba = import_module("numba")
+        numba = imported_whole("numba")
     except Exception as error:  # another NumPy than it knows; its library does not fit in memory
         reason = str(error).partition("\n")[0]
         return f"numba can't be imported ({type(error).__name__}: {reason})."

@@ -13,7 +13,7 @@ from sklearn import utils
 from sklearn.utils import multiclass, validation
 
 from ._arrays import Array
-from ._conversion import NAME_CATEGORIES, explained_conversion
+from ._conversion import GIVE_NUMBERS, NAME_CATEGORIES, explained_conversion
 from ._exceptions import explained_errors, not_allowed, size_not_allowed
 from ._limits import LIMITS
 from ._table_columns import as_table, of_tensor
@@ -194,6 +194,8 @@ def validate_data(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         with explained_errors():
             return validation.validate_data(estimator, X, *y, **options)
     of_text = NAME_CATEGORIES if hasattr(estimator, "categorical_features") else None
+    if not options.get("reset", True):
+        of_text = GIVE_NUMBERS
     with np.errstate(invalid="ignore"), explained_conversion("X", X, of_text=of_text):
         return validation.validate_data(estimator, X, *y, **options)
 

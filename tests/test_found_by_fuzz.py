@@ -15,6 +15,7 @@ from torch.distributions import Laplace
 
 import skbayes_sgmcmc as sk
 from skbayes_sgmcmc._data.minibatch import Batch
+from skbayes_sgmcmc.models._linalg import inverse_root
 from skbayes_sgmcmc.models.ica.model import aligned
 from skbayes_sgmcmc.models.likelihoods.base import LatentGaussian
 from skbayes_sgmcmc.models.networks.mlp import MLP
@@ -356,3 +357,9 @@ def test_columns_of_tables_with_the_largest_numbers_are_refused():
     table = pd.DataFrame({"id": [f"row {i // 2}" for i in range(12)], "x": 1e308 * np.ones(12)})
     with pytest.raises(ValueError, match="X is not allowed"):
         sk.BayesianGLMRegressor(**RUN).fit(table, Y)
+
+
+def test_curvatures_that_overflow_once_they_are_scaled_are_no_factorisation():
+    # an array that is finite and has a vanishing diagonal raised scipy's "infs or NaNs"
+    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+        inverse_root(np.array([[0.0, 1e200], [1e200, 1.0]]))

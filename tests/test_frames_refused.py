@@ -332,3 +332,15 @@ def test_text_in_arrays_needs_the_numbers_of_its_columns():
         reg.fit(X, REAL)
     reg.set_params(categorical_features=[0]).fit(X, REAL)
     assert "x0=Oslo" in list(reg.summary()["name"])
+
+
+@pytest.mark.parametrize("others", [["a", "b"], [1.0, 2.0]], ids=["encoded", "plain"])
+def test_text_where_fit_had_numbers_asks_for_numbers(others):
+    """Encoders and ``categorical_features``, or to leave the column out, are no help by then."""
+    table = pd.DataFrame({"age": np.arange(20.0), "other": np.resize(others, 20)})
+    reg = sk.BayesianGLMRegressor(n_chains=2, n_draws=20, random_state=0)
+    reg.fit(table, np.arange(20) % 3)
+    later = table.assign(age="old")
+    for call in (reg.predict, lambda rows: reg.partial_fit(rows, np.arange(20) % 3)):
+        with pytest.raises(ValueError, match="'age' is not numeric .*which it had in fit"):
+            call(later)

@@ -19,6 +19,7 @@ ROOT = Path(skbayes_sgmcmc.__file__).parent
 #: modules and folders from the ground up: each may import from lower lines only (and a folder's
 #: files from each other, without cycles). A new module needs a place here
 LAYERS = [
+    {"_imports"},
     {"_arrays", "_modes", "_numba", "_sklearn"},
     {"_polynomials"},
     {"_kernels", "_exceptions", "_limits"},

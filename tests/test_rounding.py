@@ -163,3 +163,30 @@ def test_counts_from_logarithms_are_whole(dtype):
         lda = sk.LatentDirichletAllocation(3, n_draws=5, burn_in=5, thinning=1, random_state=0)
         found, expected = (clone(lda).fit(each).components_ for each in (rows, counts))
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("estimator", [
+    sk.BayesianGLMRegressor(**LINEAR),
+    sk.BayesianLogisticRegression(**LINEAR),
+    sk.BayesianOrdinalClassifier(**LINEAR),
+], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
+def test_columns_far_from_zero_are_named(estimator):
+    """Seconds since 1970, within ten minutes, were lost to rounding without a word."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    y = X @ [1.0, -0.5] + 0.3 * rng.standard_normal(60)
+    more = {}
+    if not hasattr(estimator, "predict_interval"):
+        y, more = (y > 0.0).astype(int), {"classes": [0, 1]}
+    constant = np.full((60, 1), 1.7e9)
+    with warnings.catch_warnings(record=True) as near:
+        clone(estimator).fit(np.hstack([X + np.array([1e5, 0.0]), constant]), y)
+    assert not any("times the sd" in str(each.message) for each in near)
+    far = X + np.array([1.7e9, 0.0])
+    for stream in (False, True):
+        other = clone(estimator)
+        with pytest.warns(sk.SamplingWarning, match="'x0' of .* 1.7e.09 is 2e.09 times the sd"):
+            other.partial_fit(far, y, **more) if stream else other.fit(far, y)
+    figure = "predict" if hasattr(estimator, "predict_interval") else "predict_proba"
+    expected, moved = (getattr(clone(estimator).fit(x, y), figure)(x) for x in (X, far - far[0]))
+    assert np.abs(moved - expected).max() < 0.05  # the remedy

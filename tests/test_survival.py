@@ -234,11 +234,22 @@ def test_bounds_may_be_a_pair_of_arrays():
     assert np.array_equal(found, reg.predict_log_density(X[:2], bounds[:2]))
 
 
+def test_arviz_takes_a_pair_of_arrays():
+    pytest.importorskip("arviz")
+    X, _, bounds = times(30)
+    reg = BayesianGLMRegressor(likelihood="weibull", **TINY).fit(X, bounds)
+    both = [reg.to_arviz(X, given) for given in (bounds, tuple(bounds.T))]
+    for group in ("observed_data", "log_likelihood"):
+        one, other = (np.asarray(found[group]["y"]) for found in both)
+        assert np.array_equal(one, other)
+
+
 def test_scores_need_times_themselves():
     X, _, bounds = times(30)
     reg = BayesianGLMRegressor(likelihood="log_normal", **TINY).fit(X, bounds)
-    with pytest.raises(ValueError, match=r"score.*predict_log_density\(X, y\)"):
-        reg.score(X, bounds)
+    for given in (bounds, tuple(bounds.T)):  # infinite times were called an error of the rows
+        with pytest.raises(ValueError, match=r"score.*predict_log_density\(X, y\)"):
+            reg.score(X, given)
     assert np.isfinite(reg.predict_log_density(X, bounds).mean())
     pytest.importorskip("matplotlib")
     with pytest.raises(ValueError, match="y with bounds is not allowed in a figure"):

@@ -105,7 +105,7 @@ def to_arviz(
                 "The log likelihood needs a fitted estimator and both X and y: give all three, or "
                 "neither X nor y."
             )
-        y = y.toarray() if sp.issparse(y) else y
+        y = estimator._in_rows(y.toarray() if sp.issparse(y) else y)
         rows, log_lik = _log_likelihood(estimator, X, y, sample_weight)
         groups["log_likelihood"] = {"y": log_lik[:, chosen]}
         observed = np.asarray(y)[rows]

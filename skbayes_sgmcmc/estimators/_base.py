@@ -468,16 +468,16 @@ class SGMCMCEstimator(CallbackSupportMixin, BaseEstimator):
         """Names of the axes of each block of draws, with the labels along each axis."""
         return {}
 
+    def _in_rows(self, y: Any) -> Any:
+        """Targets with an item for each row, whatever ``fit`` takes."""
+        return y
+
     def _log_lik_blocks(self, X: Any, y: Any) -> Iterator[Array]:
         """Blocks (draws, rows) of log p(row | draw), in the order of the rows."""
         raise not_allowed(
             f"X and y are not allowed with {type(self).__name__}, because the log likelihood of "
             "rows is not known: give neither."
         )
-
-    def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
-        """New targets (draws, rows, ...) of rows, one of each chosen pooled draw."""
-        raise NotImplementedError
 
     def to_arviz(self, X: Any = None, y: Any = None, **options: Any) -> Any:
         """The posterior as arviz's own object; see :func:`skbayes_sgmcmc.to_arviz`."""

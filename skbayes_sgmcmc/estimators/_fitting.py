@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._data.kept_rows import KeptRows
 from .._exceptions import MORE, SamplingError, collected_warnings, explained
+from .._imports import imported_whole
 from .._searches import leave
 from ._mixing import short_name
 
@@ -49,6 +50,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
             vars(copy).update(before)
             search = vars(copy).pop("_search_file", None)
             take = search and functools.partial(leave, search)
+            imported_whole("torch")
             with collected_warnings(lambda: short_name(copy), take) as texts:
                 method(copy, *args, **kwargs)
             copy._fit_warnings = texts

@@ -47,6 +47,11 @@ LEAST_DIFFERENCE, SURE_INFORMATION = 0.01, 1.0
 #: prior sd of the difference that a feature makes between any two rows, below which it is as good
 #: as left out beside one whose difference is NOTED or more
 LEFT_OUT, NOTED = 0.05, 1.0
+#: mean of a feature, in its sds, from which curvatures round off what it says: products with the
+#: intercept are larger by its square, which leaves three digits here and none at 1e8
+FARTHEST = 3e6
+#: rows that are looked at for it
+FEW_ROWS = 1000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -155,6 +160,8 @@ class LinearEstimator(SGMCMCEstimator):
         super()._run(replace(task, model=model))
         if model.merges:  # every step takes all of them
             self.batch_size_ = task.rows.n_rows
+        if task.previous is None or not task.stream:  # once a stream
+            self._warn_of_far_features(self._columns.of_features(task.rows.x))
 
     def _in_coordinates(self, task: Task) -> Any:
         """The model in coordinates of its coefficients, and for rows, that suit the data."""
@@ -194,6 +201,24 @@ class LinearEstimator(SGMCMCEstimator):
                 f"of two rows differ by {differ:.2g} (prior sd). Scale the features to unit "
                 f"variance (StandardScaler), or give {other}larger numbers as prior_scale.",
                 "the-prior-hardly-allows-any-effect",
+            )
+
+    def _warn_of_far_features(self, X: Any) -> None:
+        """Warn of features that differ from row to row by next to nothing of their mean."""
+        if not self.fit_intercept or not isinstance(X, np.ndarray):
+            return
+        some = X[:: -(-len(X) // FEW_ROWS)].astype(np.float64)
+        center, scale = center_and_scale(some, None)
+        constant = np.ptp(some, axis=0) <= 100.0 * np.finfo(np.float64).eps * np.abs(center)
+        far = np.flatnonzero((np.abs(center) > FARTHEST * scale) & ~constant)
+        if len(far):
+            names = np.array(self._columns.feature_labels, dtype=object)[far]
+            warn(
+                f"{listed(map(repr, names))} of {short_name(self)}: the mean {center[far[0]]:.3g} "
+                f"is {abs(center[far[0]]) / scale[far[0]]:.1g} times the sd, so that rounding may "
+                "decide the coefficient. Subtract a constant from such a column, its first value "
+                "or its mean (StandardScaler).",
+                "numbers-are-too-large-or-too-small",
             )
 
     def summary(

@@ -421,6 +421,7 @@ class BayesianRegressor(RegressorMixin, SGMCMCEstimator):
         return np.moveaxis(y, 0, -1)
 
     def _new_targets(self, chosen: Array, X: Any, rng: np.random.RandomState) -> Array:
+        """New targets (draws, rows, ...) of rows, one of each chosen pooled draw."""
         return self._figure(X, lambda mixture, X: mixture.sample_of(chosen, X, rng))
 
     def _ensemble(self, chosen: Array, weights: Array) -> nn.Module:

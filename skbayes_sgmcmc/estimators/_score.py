@@ -30,6 +30,7 @@ def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     float
         1 minus the mean squared error over the variance of the targets.
     """
+    y = self._in_rows(y)
     if self._family.times and np.ndim(y) == 2 and np.shape(y)[1] == 2:
         raise not_allowed(
             "y with bounds is not allowed in score: R² needs the times themselves. Take "

@@ -16,16 +16,22 @@ from .._validation import check_array, check_magnitude
 SECTION = "bounds-of-times-are-not-allowed"
 
 
+def as_columns(y: Any) -> Any:
+    """Times, or their bounds as two columns: these may be a pair of arrays, (lower, upper)."""
+    if not isinstance(y, tuple) or [len(getattr(each, "shape", ())) for each in y] != [1, 1]:
+        return y
+    if len(y[0]) != len(y[1]):
+        raise not_allowed(
+            f"y with {len(y[0])} lower and {len(y[1])} upper bounds is not allowed: give a "
+            "lower and an upper bound for each row.",
+            SECTION,
+        )
+    return np.column_stack(y)
+
+
 def bounds_of(y: Any) -> Array:
     """Lower and upper bounds (rows, 2) of times; an upper bound of 0 stands for infinity."""
-    if isinstance(y, tuple) and [len(getattr(each, "shape", ())) for each in y] == [1, 1]:
-        if len(y[0]) != len(y[1]):
-            raise not_allowed(
-                f"y with {len(y[0])} lower and {len(y[1])} upper bounds is not allowed: give a "
-                "lower and an upper bound for each row.",
-                SECTION,
-            )
-        y = np.column_stack(y)
+    y = as_columns(y)
     with explained_conversion("y", y):
         found = check_array(
             y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y"

@@ -18,7 +18,7 @@ from ._likelihoods import FAMILIES
 from ._linear import LinearEstimator
 from ._linear_predictor import LinearPredictor
 from ._regressor import BayesianRegressor
-from ._times import bounds_of
+from ._times import as_columns, bounds_of
 from .tables import groups as grouped
 from .tables.offsets import center_of, check_known, check_offsets, offsets_of, trials_of
 
@@ -215,6 +215,9 @@ class BayesianGLMRegressor(LinearEstimator, BayesianRegressor):
                 "columns of X: give X more columns."
             )
         return X, y if bounds is None else bounds
+
+    def _in_rows(self, y: Any) -> Any:
+        return as_columns(y) if self._family.times else y
 
     def _validate_targets(self, y: Any, n_rows: int) -> Array:
         if not self._family.times:

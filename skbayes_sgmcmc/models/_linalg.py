@@ -25,10 +25,12 @@ def inverse_root(curvature: Array) -> Array:
     numpy.linalg.LinAlgError
         The matrix is not positive definite, or not finite.
     """
-    if not np.isfinite(curvature).all():  # scipy's own error says nothing of it
+    with np.errstate(all="ignore"):  # a diagonal that is not positive may leave infinite numbers
+        stretch = 1.0 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(float).tiny))
+        scaled = curvature * stretch[:, None] * stretch
+    # scipy's own error says nothing of it
+    if not np.isfinite(scaled).all():
         raise np.linalg.LinAlgError("the curvature is not finite")
-    stretch = 1.0 / np.sqrt(np.maximum(curvature.diagonal(), np.finfo(float).tiny))
-    scaled = curvature * stretch[:, None] * stretch
     identity = np.eye(len(scaled))
     for lift in (0.0, 1e-13, 1e-10, 1e-7, 1e-4):
         try:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..._arrays import Array
-from ..._conversion import NAME_CATEGORIES, refuse_columns
+from ..._conversion import GIVE_NUMBERS, NAME_CATEGORIES, refuse_columns
 from ..._exceptions import listed, not_allowed
 from ..._labels import codes_of, label_array, label_text
 from ..._table_columns import (
@@ -331,8 +331,8 @@ def _are_numbers(column: Any) -> bool:
 def numbers_of(name: str, column: Any) -> Array:
     """The numbers of a column in double precision, and NaN for gaps."""
     values = as_array(column)
-    if not _are_numbers(values):
-        refuse_columns({name: column})
+    if not _are_numbers(values):  # in later rows: those of fit have been looked at
+        refuse_columns({name: column}, GIVE_NUMBERS)
     if values.dtype.kind == "O":
         values = np.where(missing_of(values), np.nan, values)
     values = values.astype(np.float64, copy=False)
