@@ -48,7 +48,7 @@ TINY = {"burn_in": 2, "n_draws": GIBBS_EVERY + 5, "thinning": 1, "step_size": 1e
 def fit(kind, weighted=False, indicators=False, **parameters):
     X, y = ROWS[kind]
     if indicators:
-        many = np.eye(60)[np.random.default_rng(1).integers(60, size=len(y))]
+        many = np.eye(90)[np.random.default_rng(1).integers(90, size=len(y))]
         X = np.hstack([X, many])
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
     model = kind(**(SETTINGS | parameters))
@@ -98,6 +98,8 @@ def compared(monkeypatch):
     def steps(self, sampler, theta, state, step, evaluator):
         lengths.append(len(step.all_progress))
         positions, whole = [], evaluator.batch
+        many = theta.shape[1] > 90 * SETTINGS["hidden_layer_sizes"][0]
+        assert isinstance(whole.fields["x"], IndicatorBatch) == many
         for start in range(0, lengths[-1], 3):
             part = slice(start, start + 3)
             xi, progress = step.xi[:, part].contiguous(), step.all_progress[part]

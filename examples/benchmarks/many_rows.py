@@ -24,15 +24,14 @@ of the price (RMSE about 0.140, NLL about -1.82); `made5_many`, `make_classifica
 classes, 20 features of which 10 are informative, and 2% of random labels; `wide5_many`, the same
 with 60 features of which 20 are informative. Methods are described in [tabular.md](tabular.md).
 
-"ours, no arguments" is MCLMC with minibatches of 250. "ours, pSGLD" was the default for as many
-rows before, with minibatches of 100 and the same networks: its 6,000 steps end far from what the
-rows say. {missing}
+"ours, no arguments" is MCLMC with minibatches of 500. "ours, pSGLD" was the default for as many
+rows once, with minibatches of 100 and the same networks: its 6,000 steps end far from what the rows
+say. {missing}
 
-Before steps were compiled and runs could end early (2026-11-25), friedman1_many took 69
-core-seconds, made5_many 88 (NLL .228) and wide5_many 66 (.187). The rows of the two sets of classes
-are of 2026-12-01, on a machine half as fast as that of the others. Runs of before, which ended
-after an eighth or a quarter of their steps, took 21 and 34 core-seconds, with an NLL of .234 and
-.209; beside each other, they were [1.5 and 1.2 times](early_ends.md#the-rule) as fast as these.
+Rows of "ours, no arguments" are of a machine about half as fast as that of the others. Before steps
+with minibatches were compiled, friedman1_many took 63 core-seconds on it, in turns with 19.5 after
+that (14,000 steps of 250 rows), and made5_many 48 (NLL .225), wide5_many 60 (.190). Before runs
+could end early (2026-11-25, the faster machine), they took 69, 88 (.228) and 66 (.187).
 """
 
 

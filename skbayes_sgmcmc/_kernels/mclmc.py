@@ -128,8 +128,8 @@ def take(likelihood, given, vectors, numbers, prior, run, scheme, law, progress,
     """Take steps of all chains, in place, and write theta after each of them to ``positions``.
 
     ``likelihood`` is the address of the gradient's code for arguments as those ``given``: theta,
-    its rows, network, images and lookups, the sampler's g, and room for sums. Rows, and those that
-    are looked up, have a first axis more, of steps; its length is 1 if all take the same ones.
+    its rows, network, images and lookups, the sampler's g, and room for sums. The rows have a first
+    axis more, of steps; its length is 1 if all take the same ones.
     ``vectors`` (chains, parameters) and ``numbers`` (chains,) are the rest of the sampler's state;
     those that it does not have are empty, and the scaling is one. ``prior`` are the rates, (chains,
     parameters), and the constants of the potential, (chains,). ``run`` has N, eta, the temperature,

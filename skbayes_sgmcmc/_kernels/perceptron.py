@@ -40,10 +40,10 @@ def gradient(theta, rows, network, images, lookups, slope, total):
     the outputs that depend on the row. ``bound`` and other meanings are those of the functions of
     ``likelihoods.py``. ``images`` are the convolutions, if there are any; code for
     none is compiled without them. The same holds for the ``lookups`` of a first layer: x then
-    has the dense inputs alone. Without a likelihood, y (chains, rows, k) takes the outputs, or
+    has the dense inputs alone, and ``first`` says which of the rows that are looked up is first. Without a likelihood, y (chains, rows, k) takes the outputs, or
     holds slopes in them.
     """
-    x, y, labels, weight = rows
+    x, y, labels, weight, first = rows
     sizes, activation, classes, kind, shift, bound, share = network
     n_layers, k = len(sizes) - 1, sizes[-1]
     own = classes, k, kind, shift, bound
@@ -82,7 +82,7 @@ def gradient(theta, rows, network, images, lookups, slope, total):
             if images is not None:
                 at = convolve(theta[c], images, memory, activation, z, bits, h[0])
             if lookups is not None:
-                these = c, start + (c * x.shape[1] if each else 0), n
+                these = c, first + start + (c * x.shape[1] if each else 0), n
                 out = h[1] if n_layers > 1 else z
                 at = look_up(theta[c], lookups, looked_up, these, h[0], out)
             for layer in range(begin, n_layers):

@@ -62,13 +62,7 @@ class CompiledRows:
             return part.reshape(count, len(part) // count, *part.shape[1:])
 
         found = self._likelihood.given(batch, latents, len(theta), scale)
-        parts, network, images, lookups = found
-        rows, its = tuple(by_step(part) for part in parts), lookups
-        if lookups is not None:
-            (*matrix, chosen, width), *rest = lookups
-            chosen = chosen.reshape(1 if batch.shared else n_steps, -1)
-            lookups = (*matrix, chosen, width), *rest
-            its = (*matrix, chosen[0], width), *rest
-        first, sums = theta.numpy(), (g.numpy(), np.zeros(len(theta)))
-        single = first, tuple(part[0] for part in rows), network, images, its, *sums
-        return address_of(gradient, single), (first, rows, network, images, lookups, *sums)
+        (*parts, first), *rest = found
+        rows, sums = [by_step(part) for part in parts], (g.numpy(), np.zeros(len(theta)))
+        single = theta.numpy(), (*(part[0] for part in rows), first), *rest, *sums
+        return address_of(gradient, single), (theta.numpy(), (*rows, first), *rest, *sums)

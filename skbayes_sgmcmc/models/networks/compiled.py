@@ -172,7 +172,7 @@ class CompiledPasses:
         x = np.ascontiguousarray(_dense(x).numpy())
         x = x.reshape(*x.shape[:2], -1)
         network = self._sizes, self._activation, *likelihood
-        return (x, y, labels, weight), network, self.images, lookups
+        return (x, y, labels, weight, 0), network, self.images, lookups
 
 
 class PerceptronGradient(CompiledPasses):
