@@ -40,8 +40,8 @@ def gradient(theta, rows, network, images, lookups, slope, total):
     the outputs that depend on the row. ``bound`` and other meanings are those of the functions of
     ``likelihoods.py``. ``images`` are the convolutions, if there are any; code for
     none is compiled without them. The same holds for the ``lookups`` of a first layer: x then
-    has the dense inputs alone, and ``first`` says which of the rows that are looked up is first. Without a likelihood, y (chains, rows, k) takes the outputs, or
-    holds slopes in them.
+    has the dense inputs alone, and ``first`` is the first of the rows to look up. Without a
+    likelihood, y (chains, rows, k) takes the outputs, or holds slopes in them.
     """
     x, y, labels, weight, first = rows
     sizes, activation, classes, kind, shift, bound, share = network
