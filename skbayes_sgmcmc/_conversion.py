@@ -150,6 +150,7 @@ def _not_numeric(name: str, values: Any, of_text: str | None) -> str | None:
         return None
     table = np.asarray(values, dtype=object)
     if table.ndim == 0:
+        values = table.item()  # which may have been put into an array on the way
         give = "X.collect()" if hasattr(values, "collect_schema") else "an array of numbers"
         if isinstance(values, dict):
             give = f"pandas.DataFrame({name})"

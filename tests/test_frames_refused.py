@@ -344,3 +344,14 @@ def test_text_where_fit_had_numbers_asks_for_numbers(others):
     for call in (reg.predict, lambda rows: reg.partial_fit(rows, np.arange(20) % 3)):
         with pytest.raises(ValueError, match="'age' is not numeric .*which it had in fit"):
             call(later)
+
+
+def test_lazy_frames_are_to_be_collected():
+    """In fit and later; the remedy of the error works."""
+    table = pytest.importorskip("polars").DataFrame({"age": np.arange(20.0)})
+    reg = sk.BayesianGLMRegressor(**TINY)
+    with pytest.raises(ValueError, match=r"give X.collect\(\)"):
+        reg.fit(table.lazy(), np.arange(20) % 3)
+    reg.fit(table.lazy().collect(), np.arange(20) % 3)
+    with pytest.raises(ValueError, match=r"give X.collect\(\)"):
+        reg.predict(table.lazy())
