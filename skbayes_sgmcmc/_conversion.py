@@ -19,7 +19,7 @@ from ._table_columns import check_no_mask, column_names, is_missing, not_finite
 EQUAL_ROWS = "Give rows of one length"
 #: what to do with text, of estimators that take it
 NAME_CATEGORIES = "Name what holds categories in categorical_features, or leave it out"
-#: and in later rows, whose columns must be those of the fit
+#: and in later rows, which need the columns of the fit
 GIVE_NUMBERS = "Give numbers, which it had in fit"
 #: what to give where datasets are refused
 ITS_ROWS = "Give an array of its rows, such as numpy.stack([x for x, _ in dataset])."

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from _glm_sets import SETS
 
 from skbayes_sgmcmc import BayesianGLMRegressor
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "benchmarks"))
+from _glm_sets import SETS
 
 pytestmark = pytest.mark.statistical
 

@@ -22,6 +22,7 @@ from _common import (
     write_results,
 )
 from _glm_peers import COUNTS, POSITIVE, REAL
+from _glm_sets import SETS
 from _logistic import dense_a9a
 from scipy.special import expit
 from sklearn import datasets
@@ -39,18 +40,12 @@ LARGE = (10_000, 50)
 ERROR, SPREAD, R_HAT, LIMIT = 0.15, 0.10, 1.02, 5.0
 #: differences of accuracies and NLLs that do not count
 TIE = 0.002
-#: sets with long NUTS runs: likelihood, and parameters that name columns
-TRUTH = {
-    "linnerud": ("normal", {}),
-    "diabetes_t": ("student_t", {}),
-    "diabetes_gamma": ("gamma", {}),
-    "rates": ("poisson", {"exposure": 0}),
-    "wide_counts": ("poisson", {}),
-    "overdispersed": ("negative_binomial", {}),
-    "seeds": ("binomial", {"n_trials": 0}),
-    "seeds_plates": ("binomial", {"n_trials": 0, "groups": 1}),
-    "schools": ("normal", {"groups": 0, "group_slopes": 1}),
-}
+#: sets of the page that have long NUTS runs
+NAMES = (
+    "linnerud", "diabetes_t", "diabetes_gamma", "rates", "wide_counts", "overdispersed", "seeds",
+    "seeds_plates", "schools",
+)  # fmt: skip
+TRUTH = {name: SETS[name] for name in NAMES}
 #: likelihoods of the large fits
 FAMILIES = ("normal", "student_t", "poisson", "negative_binomial", "gamma", "binomial")
 BODY = """

@@ -373,11 +373,14 @@ class Minibatches:
         for start in range(0, len(by_step), at_once):
             yield from self.gather(by_step[start : start + at_once], rng)
 
-    def together(self, indices: Array) -> Batch:
+    def together(self, indices: Array | None) -> Batch:
         """The rows of several steps, (chains, steps, size), as those of so many more chains.
 
-        The chains of the first step come first. Augmentations leave them as they are.
+        The chains of the first step come first. None: all rows, which the steps share.
+        Augmentations leave them as they are.
         """
+        if indices is None:
+            return self._whole
         by_step = indices.swapaxes(0, 1)
         return next(self.gather(by_step.reshape(1, -1, by_step.shape[2]), None))
 

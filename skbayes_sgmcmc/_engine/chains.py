@@ -249,7 +249,7 @@ class Chains:
         indices = rows.indices(count, self.rng)
         normals = torch.cat(list(self._normals(count)), 1)
         if rows.full:
-            self.evaluator.batch = next(rows.chunk(None, 1, self.rng))
+            self.evaluator.batch = rows.together(None)
         per_step = len(self.phi) * rows.size * self.target.model.row_products
         at_once = max(LIMITS.least_steps, int(LIMITS.waited_products / per_step))
         if not rows.full:

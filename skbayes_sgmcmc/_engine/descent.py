@@ -184,8 +184,7 @@ class Descent:
             return
         scale = self.target.likelihood_scale(rows)
         for part in slices(count, count if rows.full else rows.at_once(len(active))):
-            whole = next(rows.chunk(None, 1, rng)) if rows.full else None
-            batch = whole or rows.together(chosen[:, part])
+            batch = rows.together(None if rows.full else chosen[:, part])
             self._block(adam, self.phi, self.state, batch, scale, part.stop - part.start)
 
     def _chosen(self, active: Array, count: int, rng: ChainRandom) -> Any:

@@ -27,6 +27,15 @@ def take_rows(x, start, out):
             out[i, r] = 0
 
 
+@part
+def largest(numbers):
+    """The largest of some; max would take longer to compile."""
+    found = numbers[0]
+    for number in numbers:
+        found = max(found, number)
+    return found
+
+
 @jit
 def gradient(theta, rows, network, images, lookups, slope, total):
     """Add the slopes of -sum_r weight[r] log p(y[r]) to ``slope``, and the sums to ``total``.
@@ -47,9 +56,7 @@ def gradient(theta, rows, network, images, lookups, slope, total):
     sizes, activation, classes, kind, shift, bound, share = network
     n_layers, k = len(sizes) - 1, sizes[-1]
     own = classes, k, kind, shift, bound
-    widest = k
-    for units in sizes:  # max would take longer to compile
-        widest = max(widest, units)
+    widest = largest(sizes)
     if images is not None:
         memory = workspace(images[0], x.shape[2])
         for shape in images[0]:

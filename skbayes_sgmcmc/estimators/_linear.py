@@ -50,8 +50,6 @@ LEFT_OUT, NOTED = 0.05, 1.0
 #: mean of a feature, in its sds, from which curvatures round off what it says: products with the
 #: intercept are larger by its square, which leaves three digits here and none at 1e8
 FARTHEST = 3e6
-#: rows that are looked at for it
-FEW_ROWS = 1000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -207,7 +205,7 @@ class LinearEstimator(SGMCMCEstimator):
         """Warn of features that differ from row to row by next to nothing of their mean."""
         if not self.fit_intercept or not isinstance(X, np.ndarray):
             return
-        some = X[:: -(-len(X) // FEW_ROWS)].astype(np.float64)
+        some = X[:: -(-len(X) // LIMITS.sampled_rows)].astype(np.float64)
         center, scale = center_and_scale(some, None)
         constant = np.ptp(some, axis=0) <= 100.0 * np.finfo(np.float64).eps * np.abs(center)
         far = np.flatnonzero((np.abs(center) > FARTHEST * scale) & ~constant)

@@ -32,7 +32,7 @@ from _nuts import drawn, moments, of_model, update
 from jax.scipy.special import ndtr
 from sklearn.datasets import load_diabetes, load_linnerud
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmarks"))
 from _glm_sets import SETS
 
 OUTPUT = Path(__file__).with_name("reference_glm.npz")

@@ -24,7 +24,7 @@ class AutoRules:
 
     #: most parameters for ``sampler="auto"`` to be MCLMC for any number of rows; and for
     #: tables of many rows, where pSGLD stops far from what the rows say. In regression, where it
-    #: does so with few rows too, larger networks have MCLMC up to these rows times parameters
+    #: does so with few rows too, still larger networks have MCLMC up to these rows times parameters
     #: (docs/results/wide.md), and minibatches beyond them, up to these parameters: chains of pSGLD
     #: leave the posterior there, for predictions of hundreds of sds of the targets
     #: (docs/project/network_defaults.md)

@@ -1,4 +1,4 @@
-"""The sets of ``data/reference_glm.npz``."""
+"""The sets of ``tests/data/reference_glm.npz``, which have long NUTS runs."""
 
 #: name: likelihood, and parameters of the estimator that name columns
 SETS = {
